@@ -1,0 +1,74 @@
+# From a clean clone, `make demo` and `make test` set up all they need in .venv.
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+       -c requirements/constraints.txt "$(TORCH)"
+
+# CI turns the compiler's warnings into errors; a user's other compiler may warn.
+export TORCH_SHARK_WERROR := $(if $(CI),1,0)
+
+# The name holds the version: `make TORCH=torch==2.12.1 test` installs that one, and only once.
+TORCH_STAMP := $(VENV)/.stamp-torch-$(subst =,,$(TORCH))
+BUILD_STAMP := $(VENV)/.stamp-build
+INSTALL_STAMP := $(VENV)/.stamp-install
+
+CPP := $(shell find dispatch csrc_py -name '*.cpp' -o -name '*.h')
+BUILD_INPUTS := $(CPP) setup.py dispatch/ops/generate_structured_metas.py
+
+.PHONY: venv build demo test test-full bench bench-dispatch lint format knobs clean
+
+venv: $(INSTALL_STAMP)
+
+build: $(BUILD_STAMP)
+
+demo: $(INSTALL_STAMP)
+	$(BIN)/python examples/embed_sentences.py
+
+test: $(INSTALL_STAMP)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-full: $(INSTALL_STAMP)
+	$(BIN)/python -m pytest
+
+# OpenMP threads that spin would take the cores from the executor and from IREE's workers.
+bench: $(INSTALL_STAMP)
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/models.py
+
+bench-dispatch: $(INSTALL_STAMP)
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/dispatch.py
+
+lint: $(INSTALL_STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+
+format: $(INSTALL_STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/clang-format -i $(CPP)
+
+knobs: $(INSTALL_STAMP)
+	@$(BIN)/python -m torch_shark
+
+clean:
+	rm -rf build dist *.egg-info torch_shark/*.so torch_shark/_build_info.py $(VENV)/.stamp-*
+
+$(TORCH_STAMP): requirements/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) setuptools ninja pyyaml numpy
+	rm -f $(VENV)/.stamp-torch-*
+	touch $@
+
+$(BUILD_STAMP): $(TORCH_STAMP) $(BUILD_INPUTS)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	touch $@
+
+# Once the extension is there, so that its compilation shows and pip finds nothing left to compile.
+# A change in C++ needs no second install: the stamp of the build only has to exist.
+$(INSTALL_STAMP): pyproject.toml requirements/constraints.txt $(TORCH_STAMP) | $(BUILD_STAMP)
+	$(PIP) --no-build-isolation -e ".[test,lint]"
+	touch $@

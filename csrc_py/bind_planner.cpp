@@ -1,0 +1,178 @@
+// The compiler and the IREE runtime, as dispatch/ sees them, over torch_shark.plan.
+
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "csrc_py/bindings.h"
+#include "csrc_py/gil.h"
+#include "csrc_py/window_record.h"
+#include "dispatch/exec/plan.h"
+
+namespace py = pybind11;
+
+namespace torch_shark {
+namespace {
+
+// What an Executable's Python side sees of a NativeBuffer. The place `imported` lives and dies with
+// the memory.
+class PyBuffer {
+ public:
+  explicit PyBuffer(c10::intrusive_ptr<NativeBuffer> buffer) : buffer_(std::move(buffer)) {}
+
+  uintptr_t address() const {
+    return reinterpret_cast<uintptr_t>(buffer_->storage.mutable_data());
+  }
+  size_t nbytes() const { return buffer_->storage.nbytes(); }
+  py::object imported() const {
+    auto* object = static_cast<PyObject*>(buffer_->imported.get());
+    return object == nullptr ? py::none() : py::reinterpret_borrow<py::object>(object);
+  }
+  void set_imported(py::object object) {
+    buffer_->imported = object.is_none() ? nullptr : keep(std::move(object));
+  }
+
+ private:
+  c10::intrusive_ptr<NativeBuffer> buffer_;
+};
+
+py::list to_buffers(std::span<const c10::intrusive_ptr<NativeBuffer>> buffers) {
+  py::list result(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    result[i] = PyBuffer(buffers[i]);
+  }
+  return result;
+}
+
+py::object to_number(const c10::Scalar& value) {
+  if (value.isFloatingPoint()) {
+    return py::float_(value.toDouble());
+  }
+  return value.isBoolean() ? py::object(py::bool_(value.toBool()))
+                           : py::object(py::int_(value.toLong()));
+}
+
+// Runs Python and turns its exceptions into ones that need no GIL to be copied or dropped.
+template <typename Call>
+auto with_python(Call call) {
+  py::gil_scoped_acquire gil;
+  try {
+    return call();
+  } catch (const py::error_already_set& error) {
+    throw std::runtime_error(error.what());
+  }
+}
+
+class PyExecutable final : public Executable {
+ public:
+  explicit PyExecutable(py::object callable) : callable_(keep(std::move(callable))) {}
+
+  void run(std::span<const c10::intrusive_ptr<NativeBuffer>> inputs,
+           std::span<const c10::intrusive_ptr<NativeBuffer>> outputs,
+           std::span<const c10::Scalar> scalars) override {
+    with_python([&] {
+      py::list values(scalars.size());
+      for (size_t i = 0; i < scalars.size(); ++i) {
+        values[i] = to_number(scalars[i]);
+      }
+      py::handle(callable_.get())(to_buffers(inputs), to_buffers(outputs), values);
+    });
+  }
+
+ private:
+  std::shared_ptr<PyObject> callable_;
+};
+
+template <typename T>
+std::optional<T> to_optional(const py::handle& value) {
+  return value.is_none() ? std::nullopt : std::optional(value.cast<T>());
+}
+
+std::vector<uint32_t> to_numbers(const py::handle& sequence) {
+  std::vector<uint32_t> result;
+  for (py::handle each : sequence) {
+    result.push_back(each.cast<uint32_t>());
+  }
+  return result;
+}
+
+at::DimVector to_dims(const py::handle& sequence) {
+  at::DimVector result;
+  for (py::handle each : sequence) {
+    result.push_back(each.cast<int64_t>());
+  }
+  return result;
+}
+
+CheckStep to_check(const py::handle& step) {
+  const py::object ref = step.attr("ref");
+  const auto* dtype = reinterpret_cast<THPDtype*>(py::object(ref.attr("dtype")).ptr());
+  return {
+      .entry = step.attr("entry").cast<uint32_t>(),
+      .storage = ref.attr("storage").cast<uint32_t>(),
+      .geometry = {to_dims(ref.attr("sizes")), to_dims(ref.attr("strides")), dtype->scalar_type},
+      .offset = ref.attr("offset").cast<int64_t>(),
+      .low = step.attr("low").cast<int64_t>(),
+      .high = step.attr("high").cast<int64_t>(),
+      .ignored = to_optional<int64_t>(step.attr("ignored")),
+  };
+}
+
+RegionStep to_region(const py::handle& step) {
+  RegionStep region{
+      .executable = std::make_shared<PyExecutable>(step.attr("executable")),
+      .entries = to_numbers(step.attr("entries")),
+      .inputs = to_numbers(step.attr("inputs")),
+      .outputs = to_numbers(step.attr("outputs")),
+      .scalars = {},
+  };
+  for (py::handle slot : step.attr("scalars")) {
+    region.scalars.push_back({slot.attr("entry").cast<uint32_t>(),
+                              slot.attr("arg").cast<uint32_t>(),
+                              to_optional<uint32_t>(slot.attr("item"))});
+  }
+  return region;
+}
+
+std::shared_ptr<const Plan> to_plan(const py::object& steps) {
+  const py::module_ m = py::module_::import("torch_shark.plan");
+  auto plan = std::make_shared<Plan>();
+  for (py::handle step : steps) {
+    if (py::isinstance(step, m.attr("NativeStep"))) {
+      plan->steps.emplace_back(NativeStep{step.attr("entry").cast<uint32_t>()});
+    } else if (py::isinstance(step, m.attr("CheckStep"))) {
+      plan->steps.emplace_back(to_check(step));
+    } else {
+      plan->steps.emplace_back(to_region(step));
+    }
+  }
+  return plan;
+}
+
+class PyCompiler final : public Compiler {
+ public:
+  explicit PyCompiler(py::object plan) : plan_(keep(std::move(plan))) {}
+
+  std::shared_ptr<const Plan> plan(const Window& window) override {
+    return with_python([&] { return to_plan(py::handle(plan_.get())(to_record(window))); });
+  }
+
+ private:
+  std::shared_ptr<PyObject> plan_;
+};
+
+}  // namespace
+
+void init_planner(py::module_& m) {
+  py::class_<PyBuffer>(m, "NativeBuffer")
+      .def_property_readonly("address", &PyBuffer::address)
+      .def_property_readonly("nbytes", &PyBuffer::nbytes)
+      .def_property("imported", &PyBuffer::imported, &PyBuffer::set_imported);
+  m.def(
+      "set_planner",
+      [](const py::object& plan) {
+        set_compiler(plan.is_none() ? nullptr : std::make_shared<PyCompiler>(plan));
+      },
+      "Install the function that makes the steps of a WindowRecord, or None.");
+}
+
+}  // namespace torch_shark

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+namespace torch_shark {
+
+enum class Policy { native, iree };
+
+// What dispatch/ reads of torch_shark.config; csrc_py keeps it up to date.
+struct Config {
+  std::atomic<Policy> policy{Policy::native};
+  // A window ends at the first repeat of its content after so many operators ...
+  std::atomic<size_t> window_operators{4096};
+  // ... or after results of so many bytes, or so many bytes copied from the host.
+  std::atomic<size_t> pending_bytes{size_t{1} << 30};
+  std::atomic<size_t> pending_host_bytes{size_t{128} << 20};
+};
+
+Config& config();
+
+}  // namespace torch_shark

@@ -1,0 +1,157 @@
+#include "dispatch/exec/executor.h"
+
+#include <c10/util/thread_name.h>
+
+#include <utility>
+
+#include "dispatch/device/process.h"
+#include "dispatch/exec/blocking.h"
+#include "dispatch/exec/run_window.h"
+#include "dispatch/metrics.h"
+
+namespace torch_shark {
+namespace {
+
+// Handing a window to the thread costs about as much as replaying so many operators.
+constexpr size_t kInlineOperators = 64;
+constexpr size_t kMaxQueuedWindows = 16;
+
+}  // namespace
+
+Executor& Executor::instance() {
+  static auto* executor = new Executor();  // leaked: see Recorder::instance
+  return *executor;
+}
+
+void Executor::enqueue(std::unique_ptr<Window> window, bool wake) {
+  arm_fork_check();
+  std::lock_guard<std::mutex> lock(mutex_);
+  queue_.push_back(std::move(window));
+  queued_.store(queue_.size(), std::memory_order_relaxed);
+  if (wake || queue_.back()->entries.size() > kInlineOperators) {
+    if (!thread_.joinable()) {
+      stopping_ = false;
+      thread_ = std::thread([this] { run_thread(); });
+    }
+    work_.notify_one();
+  }
+}
+
+void Executor::run_front(std::unique_lock<std::mutex>& lock) {
+  std::unique_ptr<Window> window = std::move(queue_.front());
+  queue_.pop_front();
+  queued_.store(queue_.size(), std::memory_order_relaxed);
+  running_ = true;
+  lock.unlock();
+  std::exception_ptr error = run_window(*window);
+  window.reset();
+  lock.lock();
+  if (error && !error_) {
+    error_ = std::move(error);
+  }
+  finish_turn(lock);
+}
+
+void Executor::finish_turn(std::unique_lock<std::mutex>& /*held*/) {
+  running_ = false;
+  done_.notify_all();
+  if (!queue_.empty()) {
+    work_.notify_one();
+  }
+}
+
+void Executor::wait_for_turn(std::unique_lock<std::mutex>& lock) {
+  while (running_ || !queue_.empty()) {
+    if (!running_ && queue_.front()->entries.size() <= kInlineOperators) {
+      metrics().inline_windows.fetch_add(1, std::memory_order_relaxed);
+      run_front(lock);
+    } else {
+      done_.wait(lock);
+    }
+  }
+}
+
+void Executor::drain() {
+  check_process();
+  std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+  std::exception_ptr error;
+  {
+    BlockingScope blocking;
+    lock.lock();
+    wait_for_turn(lock);
+    error = std::exchange(error_, nullptr);
+    lock.unlock();
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+void Executor::run_exclusive(const std::function<void()>& work) {
+  check_process();
+  std::exception_ptr error;
+  {
+    BlockingScope blocking;
+    std::unique_lock<std::mutex> lock(mutex_);
+    wait_for_turn(lock);
+    error = std::exchange(error_, nullptr);
+    if (!error) {
+      running_ = true;
+      lock.unlock();
+      try {
+        work();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      finish_turn(lock);
+    }
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+bool Executor::idle() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return !running_ && queue_.empty();
+}
+
+void Executor::throttle() {
+  if (queued_.load(std::memory_order_relaxed) <= kMaxQueuedWindows) {
+    return;
+  }
+  BlockingScope blocking;
+  std::unique_lock<std::mutex> lock(mutex_);
+  done_.wait(lock, [this] { return queue_.size() <= kMaxQueuedWindows; });
+}
+
+void Executor::stop() {
+  if (in_forked_child()) {
+    return;
+  }
+  BlockingScope blocking;
+  std::unique_lock<std::mutex> lock(mutex_);
+  wait_for_turn(lock);
+  if (thread_.joinable()) {
+    stopping_ = true;
+    work_.notify_all();
+    std::thread ending = std::move(thread_);
+    lock.unlock();
+    ending.join();
+  }
+}
+
+void Executor::run_thread() {
+  c10::setThreadName("shark_executor");
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    work_.wait(lock, [this] { return stopping_ || (!running_ && !queue_.empty()); });
+    if (stopping_) {
+      return;
+    }
+    run_front(lock);
+  }
+}
+
+}  // namespace torch_shark

@@ -1,0 +1,150 @@
+#include "dispatch/exec/plan.h"
+
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+namespace torch_shark {
+namespace {
+
+constexpr size_t kMaxPlans = 4096;
+
+// Plans by signature, the least recently used dropped first. Guarded by `mutex`.
+struct PlanCache {
+  using Item = std::pair<Hash128, std::shared_ptr<const Plan>>;
+  std::mutex mutex;
+  std::shared_ptr<Compiler> compiler;
+  std::list<Item> recent;
+  std::unordered_map<Hash128, std::list<Item>::iterator> plans;
+};
+
+PlanCache& cache() {
+  static auto* instance = new PlanCache();
+  return *instance;
+}
+
+uint64_t bits(double value) {
+  uint64_t result;
+  static_assert(sizeof(result) == sizeof(value));
+  std::memcpy(&result, &value, sizeof(result));
+  return result;
+}
+
+void add_value(Hash128& hash, const c10::IValue& value, const OpInfo& op, const OpInfo::Arg& arg) {
+  const bool lifted = arg.scalar && op.lifts_doubles;
+  if (value.isNone()) {
+    hash.add(1);
+  } else if (value.isDouble()) {
+    hash.add(2);
+    hash.add(lifted ? 0 : bits(value.toDouble()));
+  } else if (value.isInt()) {
+    hash.add(3);
+    hash.add(op.policy.value_ints ? 0 : static_cast<uint64_t>(value.toInt()));
+  } else if (value.isBool()) {
+    hash.add(4 + value.toBool());
+  } else if (value.isComplexDouble()) {
+    hash.add(6);
+    hash.add(bits(value.toComplexDouble().real()));
+    hash.add(bits(value.toComplexDouble().imag()));
+  } else if (value.isString()) {
+    hash.add(7);
+    hash.add(hash_text(value.toStringView()));
+  } else if (value.isList()) {
+    const auto list = value.toListRef();
+    hash.add(8);
+    hash.add(list.size());
+    for (const c10::IValue& element : list) {
+      add_value(hash, element, op, arg);
+    }
+  } else {
+    hash.add(9);  // generators: the native device draws from them, whichever they are
+  }
+}
+
+void add_ref(Hash128& hash, const TensorRef& ref) {
+  if (!ref.storage) {
+    const bool absent = !ref.host.defined();
+    hash.add(absent ? 10 : 11);
+    if (!absent) {
+      hash.add(static_cast<uint64_t>(ref.host.scalar_type()));
+      hash.add(ref.host.unsafeGetTensorImpl()->is_wrapped_number());
+    }
+    return;
+  }
+  hash.add(12 + (uint64_t{ref.conj} << 8) + (uint64_t{ref.neg} << 9) +
+           (static_cast<uint64_t>(ref.dtype) << 16) + (uint64_t{ref.number} << 32));
+  hash.add(ref.offset);
+  hash.add(ref.dims.size());
+  for (int64_t dim : ref.dims) {
+    hash.add(dim);
+  }
+}
+
+}  // namespace
+
+Hash128 signature(const Window& window) {
+  Hash128 hash;
+  for (const Entry& entry : window.entries) {
+    hash.add(entry.op->id);
+    for (size_t i = 0; i < entry.args.size(); ++i) {
+      add_value(hash, entry.args[i], *entry.op, entry.op->args[i]);
+    }
+    for (const TensorRef& ref : entry.operands) {
+      add_ref(hash, ref);
+    }
+    for (const TensorRef& ref : entry.results) {
+      add_ref(hash, ref);
+    }
+  }
+  for (const Window::StorageUse& use : window.storages) {
+    const Geometry& base = use.storage->base;
+    hash.add(use.storage->nbytes);
+    hash.add(static_cast<uint64_t>(base.dtype) + 256 * use.born + 512 * use.alive);
+    for (const auto& dims : {base.sizes, base.strides}) {
+      for (int64_t dim : dims) {
+        hash.add(dim);
+      }
+    }
+  }
+  return hash;
+}
+
+void set_compiler(std::shared_ptr<Compiler> compiler) {
+  PlanCache& all = cache();
+  std::list<PlanCache::Item> dropped;  // plans own Python objects: let go of them without the lock
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    all.compiler.swap(compiler);
+    all.plans.clear();
+    dropped.swap(all.recent);
+  }
+}
+
+std::shared_ptr<const Plan> find_plan(const Window& window) {
+  PlanCache& all = cache();
+  const Hash128 key = signature(window);
+  std::shared_ptr<Compiler> compiler;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    if (auto found = all.plans.find(key); found != all.plans.end()) {
+      all.recent.splice(all.recent.begin(), all.recent, found->second);
+      return found->second->second;
+    }
+    compiler = all.compiler;
+  }
+  if (!compiler) {
+    return nullptr;
+  }
+  std::shared_ptr<const Plan> plan = compiler->plan(window);
+  std::list<PlanCache::Item> dropped;
+  std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.plans.size() >= kMaxPlans) {
+    all.plans.erase(all.recent.back().first);
+    dropped.splice(dropped.begin(), all.recent, std::prev(all.recent.end()));
+  }
+  all.recent.emplace_front(key, plan);
+  all.plans[key] = all.recent.begin();
+  return plan;
+}
+
+}  // namespace torch_shark

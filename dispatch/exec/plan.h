@@ -1,0 +1,84 @@
+#pragma once
+
+#include <c10/core/Scalar.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "dispatch/window/hash.h"
+#include "dispatch/window/window.h"
+
+namespace torch_shark {
+
+// A loaded executable. Implemented by csrc_py over the IREE runtime.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Reads `inputs`, writes all of each of `outputs`. Called in the executor's exclusive section.
+  virtual void run(std::span<const c10::intrusive_ptr<NativeBuffer>> inputs,
+                   std::span<const c10::intrusive_ptr<NativeBuffer>> outputs,
+                   std::span<const c10::Scalar> scalars) = 0;
+};
+
+// Where a value that changes between runs of one plan stands in the window.
+struct ScalarSlot {
+  uint32_t entry;
+  uint32_t argument;
+  std::optional<uint32_t> item;  // of a list argument
+};
+
+// Replays one operator.
+struct NativeStep {
+  uint32_t entry;
+};
+
+// Every integer of the tensor at `geometry` over a storage must lie in [low, high) or equal
+// `ignored`: IREE itself does not check indices.
+struct CheckStep {
+  uint32_t entry;    // the operator that the error names
+  uint32_t storage;  // by number
+  Geometry geometry;
+  int64_t offset;  // elements
+  int64_t low;
+  int64_t high;
+  std::optional<int64_t> ignored;
+};
+
+// Runs an executable over whole storages, named by their numbers. Its results come in fresh buffers
+// that are then swapped into the storages.
+struct RegionStep {
+  std::shared_ptr<Executable> executable;
+  std::vector<uint32_t> entries;
+  std::vector<uint32_t> inputs;
+  std::vector<uint32_t> outputs;
+  std::vector<ScalarSlot> scalars;
+};
+
+// What a window's signature stands for: its steps, in an order that keeps every dependency. Entries
+// in no step need not run.
+struct Plan {
+  std::vector<std::variant<NativeStep, CheckStep, RegionStep>> steps;
+};
+
+// Makes plans. Implemented by csrc_py over torch_shark.lowering.
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+  virtual std::shared_ptr<const Plan> plan(const Window& window) = 0;
+};
+
+// Installs or, with nullptr, removes the compiler. Forgets all plans.
+void set_compiler(std::shared_ptr<Compiler> compiler);
+
+// 128-bit name of a window: operators, arguments, storages by number, geometry, which storages were
+// born in it and which are alive after it. Values that plans take as inputs are left out: host
+// scalars, and doubles of operators whose lowering lifts them.
+Hash128 signature(const Window& window);
+
+// The plan for a window, from memory or from the compiler; nullptr without a compiler.
+std::shared_ptr<const Plan> find_plan(const Window& window);
+
+}  // namespace torch_shark

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <ATen/core/grad_mode.h>
+
+#include "dispatch/device/native_memory.h"
+#include "dispatch/window/window.h"
+
+namespace torch_shark {
+
+// The state of a thread while it replays operators natively: below autograd, autocast and Python
+// modes whatever the thread was doing, with memory from the pool.
+class ReplayScope {
+ public:
+  ReplayScope();
+
+ private:
+  c10::impl::ForceDispatchKeyGuard keys_;
+  at::NoGradGuard no_grad_;
+  PoolScope pool_;
+};
+
+// A native tensor over the memory of `ref`, which is allocated if there is none yet.
+at::Tensor bind(const TensorRef& ref);
+
+// Calls the operator on the native device over the storages' memory and leaves its results on
+// `stack`. In-place stays in place and aliasing stays aliasing, so there is nothing to translate.
+void call_native(const Entry& entry, torch::jit::Stack& stack);
+
+// call_native, then gives the fresh results to their storages.
+void replay(const Entry& entry);
+
+}  // namespace torch_shark

@@ -1,0 +1,68 @@
+// Composite operators that PyTorch decomposes by device: here, as for the native device.
+
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include "dispatch/device/native_device.h"
+#include "dispatch/device/storage.h"
+
+namespace torch_shark {
+namespace {
+
+// The CPU's arithmetic, which differs from the fused kernel that other devices take: the noise has
+// the input's own layout, so the mask of a permuted input is the CPU's.
+at::Tensor dropout(const at::Tensor& input, double p, bool train) {
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 0 || !train || input.numel() == 0) {
+    return input;
+  }
+  if (p == 1) {
+    return input.mul(at::zeros({}, input.options()));
+  }
+  at::Tensor noise = at::empty_like(input);
+  noise.bernoulli_(1 - p);
+  noise.div_(1 - p);
+  return input.mul(noise);
+}
+
+// A native tensor with the metadata of `tensor` and no memory, for code that only asks questions.
+at::Tensor phantom(const at::Tensor& tensor) {
+  at::Tensor native = native_tensor(
+      c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(kNative)),
+                   nullptr, /*resizable=*/false),
+      tensor.sizes(), tensor.strides(), 0, tensor.scalar_type());
+  if (tensor.requires_grad()) {
+    native.requires_grad_();
+  }
+  return native;
+}
+
+// Which attention kernel the native device would choose.
+int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                         const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
+                         std::optional<double> scale, bool enable_gqa) {
+  std::optional<at::Tensor> native_mask;
+  if (mask && mask->defined()) {
+    native_mask = phantom(*mask);
+  }
+  return at::_fused_sdp_choice(phantom(query), phantom(key), phantom(value), native_mask, dropout_p,
+                               is_causal, scale, enable_gqa);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("dropout", TORCH_FN(dropout)); }
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("dropout", TORCH_FN(dropout)); }
+
+}  // namespace
+}  // namespace torch_shark
+
+namespace at::native {
+
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &torch_shark::choose_attention)
+
+}  // namespace at::native

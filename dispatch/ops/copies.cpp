@@ -1,0 +1,130 @@
+// Copies to, from and within the device, and the read of one value.
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "dispatch/device/native_device.h"
+#include "dispatch/exec/replay.h"
+#include "dispatch/exec/run_window.h"
+#include "dispatch/ops/read.h"
+#include "dispatch/ops/resize.h"
+#include "dispatch/window/recorder.h"
+
+namespace torch_shark {
+namespace {
+
+bool on_shark(const at::Tensor& tensor) { return tensor.device().type() == kShark; }
+
+at::Tensor native_over(const at::Tensor& tensor) {
+  DeviceStorage& storage = device_storage(tensor);
+  check_readable(storage);
+  at::Tensor native =
+      native_tensor(storage.native().storage, tensor.sizes(), tensor.strides(),
+                    tensor.storage_offset(), tensor.scalar_type());
+  native._set_conj(tensor.is_conj());
+  native._set_neg(tensor.is_neg());
+  return native;
+}
+
+// The tensor is all of a storage to which nothing was ever recorded: memory can still be given to
+// it on this thread.
+bool is_untouched(const at::Tensor& tensor) {
+  const DeviceStorage& storage = device_storage(tensor);
+  return storage.window_serial == 0 && storage.state == StorageState::unwritten &&
+         tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() &&
+         tensor.nbytes() == storage.nbytes;
+}
+
+// Gives an untouched tensor its content.
+void fill_untouched(const at::Tensor& tensor, const at::Tensor& host) {
+  DeviceStorage& storage = device_storage(tensor);
+  at::Tensor native = native_over(tensor);
+  {
+    ReplayScope scope;
+    native.copy_(host);
+  }
+  storage.state = StorageState::written;
+}
+
+// The host may change its tensor as soon as the copy returns, so its content is taken now.
+void copy_from_host(const at::Tensor& self, const at::Tensor& host) {
+  if (is_untouched(self)) {
+    fill_untouched(self, host);
+    return;
+  }
+  at::Tensor snapshot =
+      host.is_non_overlapping_and_dense()
+          ? make_device_tensor(host.sizes(), host.strides(), host.scalar_type())
+          : at::empty(host.sizes(), self.options().dtype(host.scalar_type()));
+  fill_untouched(snapshot, host);
+  Recorder::instance().count_host_bytes(snapshot.nbytes());
+  self.copy_(snapshot);
+}
+
+void copy_within(const at::Tensor& self, const at::Tensor& src) {
+  static OpInfo& op = find_op_info("aten::copy_");
+  // The checks that the native copy would make at replay, now, at the user's line.
+  at::TensorIteratorConfig()
+      .set_check_mem_overlap(true)
+      .add_output(self)
+      .add_const_input(src)
+      .resize_outputs(false)
+      .check_all_same_dtype(false)
+      .check_all_same_device(false)
+      .build();
+  const c10::IValue args[]{self, src, false};
+  Recorder::instance().record(op, args, {});
+}
+
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
+  TORCH_CHECK(self.defined(), "self is undefined");
+  TORCH_CHECK(src.defined(), "src is undefined");
+  if (self.is_same(src)) {
+    return self;
+  }
+  if (!on_shark(src)) {
+    TORCH_CHECK(src.device().type() == kNative, "[shark] expected a copy from the CPU or the shark "
+                "device, got a source on ", src.device());
+    src.expand(self.sizes());  // raises unless src broadcasts to self
+    copy_from_host(self, src);
+  } else if (!on_shark(self)) {
+    self.copy_(read_native(src), non_blocking);
+  } else {
+    copy_within(self, src);
+  }
+  return self;
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::Tensor target = dst;
+  return copy_(target, self, non_blocking);
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
+  at::Tensor target = dst.resize_(self.sizes());
+  return copy_(target, self, false);
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  return at::_local_scalar_dense(read_native(self));
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("copy_", TORCH_FN(copy_));
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+}
+
+}  // namespace
+
+at::Tensor read_native(const at::Tensor& tensor) {
+  Recorder::instance().synchronize();
+  return native_over(tensor);
+}
+
+}  // namespace torch_shark

@@ -1,0 +1,101 @@
+#include "dispatch/ops/op_policy.h"
+
+#include <unordered_map>
+#include <vector>
+
+namespace torch_shark {
+namespace {
+
+using enum OpPolicy::Dispatch;
+
+const std::vector<OpPolicy>& table() {
+  static const std::vector<OpPolicy> rows{
+      // Kernels of our own.
+      {.name = "aten::empty.memory_format", .dispatch = custom, .why = "makes a storage"},
+      {.name = "aten::empty_strided", .dispatch = custom, .why = "makes a storage"},
+      {.name = "aten::copy_", .dispatch = custom, .why = "crosses devices"},
+      {.name = "aten::_copy_from", .dispatch = custom, .why = "crosses devices"},
+      {.name = "aten::_copy_from_and_resize", .dispatch = custom, .why = "crosses devices"},
+      {.name = "aten::_local_scalar_dense", .dispatch = custom, .why = "reads a value"},
+      {.name = "aten::resize_", .dispatch = custom, .why = "changes geometry at once"},
+      {.name = "aten::set_*", .dispatch = custom, .why = "changes geometry at once"},
+      {.name = "aten::is_set_to", .dispatch = custom, .why = "compares geometry"},
+      {.name = "aten::as_strided", .dispatch = custom, .why = "view"},
+      {.name = "aten::view", .dispatch = custom, .why = "view"},
+      {.name = "aten::_reshape_alias", .dispatch = custom, .why = "view"},
+      {.name = "aten::unfold", .dispatch = custom, .why = "view"},
+      {.name = "aten::view_as_real", .dispatch = custom, .why = "view"},
+      {.name = "aten::view_as_complex", .dispatch = custom, .why = "view"},
+      {.name = "aten::record_stream", .dispatch = custom, .why = "one queue serves all streams"},
+      {.name = "aten::_has_compatible_shallow_copy_type",
+       .dispatch = custom,
+       .why = "shark tensors are plain, so Module.to keeps Parameters"},
+      {.name = "aten::dropout",
+       .dispatch = custom,
+       .why = "other devices decompose it with other arithmetic than the CPU"},
+
+      // PyTorch's decompositions, which are exact here and record fewer or simpler operators.
+      {.name = "aten::lift", .dispatch = decompose},
+      {.name = "aten::_to_copy", .dispatch = decompose},
+      {.name = "aten::clone", .dispatch = decompose, .why = "an empty tensor and a copy"},
+      {.name = "aten::resize_as_", .dispatch = decompose},
+      {.name = "aten::empty_like", .dispatch = decompose},
+      {.name = "aten::new_empty", .dispatch = decompose},
+      {.name = "aten::new_empty_strided", .dispatch = decompose},
+      {.name = "aten::_unsafe_view", .dispatch = decompose, .why = "a view"},
+      {.name = "aten::unsafe_split*", .dispatch = decompose, .why = "views"},
+      {.name = "aten::_reshape_copy", .dispatch = decompose},
+      {.name = "aten::_lazy_clone", .dispatch = decompose},
+
+      // Not tensors, or not known before the data is.
+      {.name = "aten::equal", .dispatch = sync, .why = "gives a bool"},
+      {.name = "aten::is_nonzero", .dispatch = sync, .why = "gives a bool"},
+      {.name = "aten::nonzero_numpy", .dispatch = sync, .why = "result size depends on data"},
+      {.name = "aten::_assert_async*", .dispatch = sync, .why = "raises depending on data"},
+      {.name = "aten::_linalg_check_errors", .dispatch = sync, .why = "raises depending on data"},
+
+      // Facts that schemas leave out.
+      {.name = "aten::native_batch_norm", .also_writes = "running_mean running_var"},
+      {.name = "aten::_native_batch_norm_legit", .also_writes = "running_mean running_var"},
+      {.name = "aten::_batch_norm_impl_index", .also_writes = "running_mean running_var"},
+      {.name = "aten::cudnn_batch_norm", .also_writes = "running_mean running_var"},
+      {.name = "shark::seed_", .value_ints = true},
+      {.name = "aten::arange*", .shape_from_doubles = true},
+      {.name = "aten::range*", .shape_from_doubles = true},
+      {.name = "aten::linspace*", .shape_from_doubles = true},
+      {.name = "aten::logspace*", .shape_from_doubles = true},
+      {.name = "aten::upsample*", .shape_from_doubles = true},
+      {.name = "aten::_upsample*", .shape_from_doubles = true},
+      {.name = "aten::histc*", .shape_from_doubles = true},
+      {.name = "aten::index.Tensor*", .cpu_operands = true},
+      {.name = "aten::index_put*", .cpu_operands = true},
+      {.name = "aten::_index_put_impl_", .cpu_operands = true},
+      {.name = "aten::_unsafe_index*", .cpu_operands = true},
+      {.name = "aten::_foreach_copy*", .cpu_operands = true},
+  };
+  return rows;
+}
+
+}  // namespace
+
+const OpPolicy& op_policy(std::string_view name) {
+  static const OpPolicy defaults{};
+  static const auto exact = [] {
+    std::unordered_map<std::string_view, const OpPolicy*> rows;
+    for (const OpPolicy& row : table()) {
+      rows.emplace(row.name, &row);
+    }
+    return rows;
+  }();
+  if (auto found = exact.find(name); found != exact.end()) {
+    return *found->second;
+  }
+  for (const OpPolicy& row : table()) {
+    if (row.name.ends_with('*') && name.starts_with(row.name.substr(0, row.name.size() - 1))) {
+      return row;
+    }
+  }
+  return defaults;
+}
+
+}  // namespace torch_shark

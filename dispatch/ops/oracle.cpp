@@ -1,0 +1,118 @@
+#include "dispatch/ops/oracle.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <mutex>
+#include <unordered_map>
+
+namespace torch_shark {
+namespace {
+
+constexpr size_t kMaxRemembered = size_t{1} << 16;
+
+struct Memory {
+  std::mutex mutex;
+  std::unordered_map<Hash128, std::shared_ptr<const Inferred>> calls;
+};
+
+Memory& memory() {
+  static auto* instance = new Memory();
+  return *instance;
+}
+
+void add(Hash128& key, const OpInfo& op, const c10::IValue& value) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    if (!tensor.defined()) {
+      key.add(1);
+      return;
+    }
+    key.add(2 + 256 * static_cast<uint64_t>(tensor.scalar_type()) + (uint64_t{tensor.is_conj()} << 16) +
+            (uint64_t{tensor.is_neg()} << 17) + (uint64_t{tensor.is_cpu()} << 18) +
+            (uint64_t{tensor.unsafeGetTensorImpl()->is_wrapped_number()} << 19));
+    key.add(tensor.dim());
+    for (int64_t size : tensor.sizes()) {
+      key.add(size);
+    }
+    for (int64_t stride : tensor.strides()) {
+      key.add(stride);
+    }
+  } else if (value.isNone()) {
+    key.add(3);
+  } else if (value.isInt()) {
+    key.add(4);
+    key.add(value.toInt());
+  } else if (value.isBool()) {
+    key.add(5 + value.toBool());
+  } else if (value.isDouble()) {
+    key.add(7);
+    if (op.policy.shape_from_doubles) {
+      key.add(static_cast<uint64_t>(c10::bit_cast<int64_t>(value.toDouble())));
+    }
+  } else if (value.isString()) {
+    key.add(8);
+    key.add(hash_text(value.toStringView()));
+  } else if (value.isList()) {
+    const auto list = value.toListRef();
+    key.add(9);
+    key.add(list.size());
+    for (const c10::IValue& element : list) {
+      add(key, op, element);
+    }
+  } else {
+    key.add(10);
+  }
+}
+
+Geometry geometry_of(const at::Tensor& tensor) {
+  return {at::DimVector(tensor.sizes()), at::DimVector(tensor.strides()), tensor.scalar_type()};
+}
+
+std::optional<Geometry> geometry_if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(geometry_of(tensor)) : std::nullopt;
+}
+
+}  // namespace
+
+Hash128 metadata_key(const OpInfo& op, const torch::jit::Stack& args) {
+  Hash128 key;
+  key.add(op.id);
+  for (const c10::IValue& value : args) {
+    add(key, op, value);
+  }
+  return key;
+}
+
+std::shared_ptr<const Inferred> recall(const Hash128& key) {
+  Memory& all = memory();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.calls.find(key);
+  return found == all.calls.end() ? nullptr : found->second;
+}
+
+void remember(const Hash128& key, const OpInfo& op, const torch::jit::Stack& results) {
+  auto inferred = std::make_shared<Inferred>();
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    const OpInfo::Result& result = op.results[i];
+    if (result.argument) {
+      inferred->arguments.push_back(result.list ? std::nullopt
+                                                : geometry_if_defined(results[i].toTensor()));
+    } else if (result.list) {
+      const auto list = results[i].toTensorVector();
+      inferred->list_lengths.push_back(list.size());
+      for (const at::Tensor& element : list) {
+        inferred->results.push_back(geometry_if_defined(element));
+      }
+    } else {
+      inferred->results.push_back(geometry_if_defined(results[i].toTensor()));
+    }
+  }
+  Memory& all = memory();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.calls.size() >= kMaxRemembered) {
+    all.calls.clear();
+  }
+  all.calls.emplace(key, std::move(inferred));
+}
+
+}  // namespace torch_shark

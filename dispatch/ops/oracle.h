@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <optional>
+#include <vector>
+
+#include "dispatch/device/storage.h"
+#include "dispatch/ops/op_info.h"
+#include "dispatch/window/hash.h"
+
+namespace torch_shark {
+
+// What one call of an operator gave, for all calls with arguments of the same metadata.
+struct Inferred {
+  // Fresh results, lists flattened; nullopt for an undefined tensor.
+  std::vector<std::optional<Geometry>> results;
+  // How many tensors each list result has, in order.
+  std::vector<size_t> list_lengths;
+  // Geometries of the tensors that are both argument and result: `out=` may be resized.
+  std::vector<std::optional<Geometry>> arguments;
+};
+
+// Names the metadata of a call: everything of the arguments that results' metadata can depend on.
+Hash128 metadata_key(const OpInfo& op, const torch::jit::Stack& args);
+
+std::shared_ptr<const Inferred> recall(const Hash128& key);
+void remember(const Hash128& key, const OpInfo& op, const torch::jit::Stack& results);
+
+}  // namespace torch_shark

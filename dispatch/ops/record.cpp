@@ -1,0 +1,238 @@
+#include "dispatch/ops/record.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+
+#include <iterator>
+
+#include "dispatch/device/generator.h"
+#include "dispatch/device/native_device.h"
+#include "dispatch/ops/oracle.h"
+#include "dispatch/ops/run_now.h"
+#include "dispatch/window/recorder.h"
+
+namespace torch_shark {
+namespace {
+
+using torch::jit::Stack;
+using Results = c10::SmallVector<at::Tensor, 4>;
+
+Stack take_arguments(Stack& stack, size_t count) {
+  Stack args;
+  if (stack.size() == count) {
+    args.swap(stack);
+  } else {
+    args.assign(std::make_move_iterator(stack.end() - count), std::make_move_iterator(stack.end()));
+    stack.erase(stack.end() - count, stack.end());
+  }
+  return args;
+}
+
+// What the device accepts as an operand: its own tensors, and CPU tensors without dimensions that
+// are only read. Gives the tensor to use in place of `tensor`.
+at::Tensor place_operand(const OpInfo& op, size_t index, const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.device().type() == kShark) {
+    return tensor;
+  }
+  const OpInfo::Arg& arg = op.args[index];
+  const bool on_native = tensor.device().type() == kNative;
+  if (on_native && tensor.dim() == 0 && !arg.written) {
+    return tensor;
+  }
+  if (on_native && op.policy.cpu_operands && !arg.written) {
+    return tensor.to(c10::Device(kShark, 0));
+  }
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but got ",
+              op.handle.schema().arguments()[index].name(), " is on ", tensor.device(),
+              ", different from other tensors on shark:0 (when checking argument in method ",
+              op.name, ")");
+}
+
+void place_list(const OpInfo& op, size_t index, c10::IValue& value) {
+  for (const c10::IValue& element : value.toListRef()) {
+    if (element.isTensor() && element.toTensor().defined() &&
+        element.toTensor().device().type() != kShark) {
+      auto list = value.toList().copy();
+      for (size_t i = 0; i < list.size(); ++i) {
+        const c10::IValue each = list.get(i);
+        if (each.isTensor()) {
+          list.set(i, place_operand(op, index, each.toTensor()));
+        }
+      }
+      value = list;
+      return;
+    }
+  }
+}
+
+// Makes the arguments such that the native device can take them at replay.
+void place_arguments(const OpInfo& op, Stack& args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    switch (op.args[i].kind) {
+      case ArgKind::tensor:
+        if (args[i].isTensor()) {
+          const at::Tensor& tensor = args[i].toTensor();
+          if (tensor.defined() && tensor.device().type() != kShark) {
+            args[i] = place_operand(op, i, tensor);
+          }
+        }
+        break;
+      case ArgKind::tensor_list:
+        if (!args[i].isNone()) {
+          place_list(op, i, args[i]);
+        }
+        break;
+      case ArgKind::generator:
+        args[i] = native_generator(args[i].toOptional<at::Generator>());
+        break;
+      case ArgKind::device:
+        if (!args[i].isNone()) {
+          args[i] = c10::Device(kNative);
+        }
+        break;
+      case ArgKind::other:
+        break;
+    }
+  }
+}
+
+bool has_mask_index(const Stack& args) {
+  for (const c10::IValue& index : args[1].toListRef()) {
+    if (index.isTensor() && index.toTensor().defined() &&
+        (index.toTensor().scalar_type() == at::kBool ||
+         index.toTensor().scalar_type() == at::kByte)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The size of `x[mask]` depends on the mask.
+bool size_depends_on_data(const OpInfo& op, const Stack& args) {
+  static const OpInfo& index = find_op_info("aten::index.Tensor");
+  static const OpInfo& index_out = find_op_info("aten::index.Tensor_out");
+  static const OpInfo& unsafe_index = find_op_info("aten::_unsafe_index.Tensor");
+  return (&op == &index || &op == &index_out || &op == &unsafe_index) && has_mask_index(args);
+}
+
+// PyTorch's own shape and dtype rules, with their checks, called directly.
+// Nothing if the call is wrong: the oracle then lets the native device say so in its own words.
+bool infer_structured(const OpInfo& op, const Stack& args, Results& results) {
+  Stack metas(args);
+  try {
+    op.structured_meta->callBoxed(op.handle, c10::DispatchKeySet(), &metas);
+  } catch (const c10::Error&) {
+    return false;
+  }
+  if (op.fresh_results) {
+    for (const c10::IValue& value : metas) {
+      const at::Tensor& meta = value.toTensor();
+      results.push_back(meta.defined() ? make_device_tensor(meta.sizes(), meta.strides(),
+                                                            meta.scalar_type())
+                                       : at::Tensor());
+    }
+  }
+  return true;
+}
+
+bool infer_by_shape(const OpInfo& op, const Stack& args, Results& results) {
+  Geometries geometries;
+  if (!op.shape_function(args, geometries)) {
+    return false;
+  }
+  for (const Geometry& geometry : geometries) {
+    results.push_back(make_device_tensor(geometry.sizes, geometry.strides, geometry.dtype));
+  }
+  return true;
+}
+
+void apply(const OpInfo& op, const Inferred& inferred, const Stack& args, Results& results) {
+  for (const auto& geometry : inferred.results) {
+    results.push_back(geometry ? make_device_tensor(geometry->sizes, geometry->strides,
+                                                    geometry->dtype)
+                               : at::Tensor());
+  }
+  auto settled = inferred.arguments.begin();
+  for (const OpInfo::Result& result : op.results) {
+    if (!result.argument) {
+      continue;
+    }
+    const std::optional<Geometry>& geometry = *settled++;
+    if (!geometry) {
+      continue;
+    }
+    const at::Tensor& out = args[*result.argument].toTensor();
+    if (out.sizes() != c10::IntArrayRef(geometry->sizes)) {
+      at::native::resize_output(out, geometry->sizes);
+    }
+    if (out.strides() != c10::IntArrayRef(geometry->strides)) {
+      out.as_strided_(geometry->sizes, geometry->strides);
+    }
+  }
+}
+
+// Records the call and leaves its results on `stack`.
+void finish(OpInfo& op, const Stack& args, Results& results,
+            const std::vector<size_t>& list_lengths, Stack& stack) {
+  Recorder::instance().record(op, args, results);
+  auto next = results.begin();
+  auto length = list_lengths.begin();
+  for (const OpInfo::Result& result : op.results) {
+    if (result.argument) {
+      stack.push_back(args[*result.argument]);
+    } else if (result.list) {
+      c10::List<at::Tensor> list;
+      for (size_t i = *length++; i > 0; --i) {
+        list.push_back(std::move(*next++));
+      }
+      stack.emplace_back(std::move(list));
+    } else {
+      stack.emplace_back(std::move(*next++));
+    }
+  }
+}
+
+void run_at_once(OpInfo& op, Stack& args, Stack& stack, FlushReason reason) {
+  run_now(op, args, reason);
+  stack.insert(stack.end(), std::make_move_iterator(args.begin()),
+               std::make_move_iterator(args.end()));
+}
+
+// The first call with this metadata runs at once; its result tells all later ones.
+void consult_oracle(OpInfo& op, Stack& args, Stack& stack) {
+  const Hash128 key = metadata_key(op, args);
+  if (const auto known = recall(key)) {
+    Results results;
+    apply(op, *known, args, results);
+    finish(op, args, results, known->list_lengths, stack);
+    return;
+  }
+  run_now(op, args, FlushReason::oracle);
+  remember(key, op, args);
+  stack.insert(stack.end(), std::make_move_iterator(args.begin()),
+               std::make_move_iterator(args.end()));
+}
+
+}  // namespace
+
+void record_operator(OpInfo& op, Stack& stack) {
+  Stack args = take_arguments(stack, op.args.size());
+  place_arguments(op, args);
+  if (op.sync || size_depends_on_data(op, args)) {
+    run_at_once(op, args, stack, FlushReason::sync);
+    return;
+  }
+  Results results;
+  if ((op.structured_meta != nullptr && infer_structured(op, args, results)) ||
+      (op.shape_function != nullptr && infer_by_shape(op, args, results))) {
+    finish(op, args, results, {}, stack);
+    return;
+  }
+  consult_oracle(op, args, stack);
+}
+
+void record_fallback(const c10::OperatorHandle& handle, Stack* stack) {
+  record_operator(op_info(handle), *stack);
+}
+
+}  // namespace torch_shark

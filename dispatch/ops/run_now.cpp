@@ -1,0 +1,95 @@
+#include "dispatch/ops/run_now.h"
+
+#include "dispatch/device/native_device.h"
+#include "dispatch/exec/replay.h"
+#include "dispatch/exec/run_window.h"
+#include "dispatch/ops/resize.h"
+#include "dispatch/window/recorder.h"
+
+namespace torch_shark {
+namespace {
+
+// A tensor of the device that takes over a native result, laid out as it is.
+at::Tensor adopt_result(const OpInfo& op, const at::Tensor& native) {
+  if (!native.defined()) {
+    return native;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(native.layout() == at::kStrided, "[shark] expected ", op.name,
+                              " to give a strided tensor, got layout ", native.layout(),
+                              ", which the shark device does not have");
+  at::Tensor tensor =
+      make_device_tensor(native.sizes(), native.strides(), native.scalar_type());
+  DeviceStorage& storage = device_storage(tensor);
+  const c10::Storage& memory = native.storage();
+  if (native.storage_offset() == 0 && memory.nbytes() == storage.nbytes &&
+      memory.use_count() == 1) {
+    storage.adopt(memory);
+  } else {
+    storage.adopt(allocate_native(storage.nbytes));
+    native_tensor(storage.buffer->storage, native.sizes(), native.strides(), 0,
+                  native.scalar_type())
+        .copy_(native);
+  }
+  storage.state.store(StorageState::written, std::memory_order_relaxed);
+  tensor._set_conj(native.is_conj());
+  tensor._set_neg(native.is_neg());
+  return tensor;
+}
+
+// An argument that the operator wrote, and perhaps resized.
+const at::Tensor& settle_argument(const at::Tensor& argument, const at::Tensor& native) {
+  if (argument.device().type() != kShark) {
+    return argument;
+  }
+  device_storage(argument).state.store(StorageState::written, std::memory_order_relaxed);
+  if (argument.sizes() != native.sizes() || argument.strides() != native.strides()) {
+    adopt_resized(argument, native);
+  }
+  return argument;
+}
+
+c10::IValue wrap_result(const OpInfo& op, const OpInfo::Result& result,
+                        const torch::jit::Stack& args, c10::IValue native) {
+  if (!result.tensor) {
+    return native;
+  }
+  if (result.argument) {
+    const c10::IValue& argument = args[*result.argument];
+    return result.list ? argument
+                       : c10::IValue(settle_argument(argument.toTensor(), native.toTensor()));
+  }
+  if (!result.list) {
+    at::Tensor tensor = std::move(native).toTensor();
+    return adopt_result(op, tensor);
+  }
+  c10::List<at::Tensor> list;
+  for (at::Tensor& element : std::move(native).toTensorVector()) {
+    list.push_back(adopt_result(op, element));
+  }
+  return list;
+}
+
+}  // namespace
+
+void run_now(OpInfo& op, torch::jit::Stack& stack, FlushReason reason) {
+  Bump bump;
+  Entry entry;
+  build_entry(entry, bump, op, stack, {});
+  torch::jit::Stack results;
+  Recorder::instance().run_exclusive(reason, [&] {
+    for (const TensorRef& ref : entry.operands) {
+      if (ref.storage) {
+        check_readable(*ref.storage);
+      }
+    }
+    ReplayScope scope;
+    call_native(entry, results);
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i] = wrap_result(op, op.results[i], stack, std::move(results[i]));
+    }
+  });
+  entry.release();
+  stack = std::move(results);
+}
+
+}  // namespace torch_shark

@@ -1,0 +1,173 @@
+#include "dispatch/window/recorder.h"
+
+#include <ATen/Parallel.h>
+
+#include "dispatch/config.h"
+#include "dispatch/exec/executor.h"
+#include "dispatch/window/hash.h"
+
+namespace torch_shark {
+namespace {
+
+// Identifies an operator and the shapes it works on, for the content-defined cut.
+uint64_t fingerprint(const Entry& entry) {
+  uint64_t hash = entry.op->id;
+  for (const auto refs : {entry.operands, entry.results}) {
+    if (!refs.empty()) {
+      for (int64_t dim : refs.front().dims) {
+        hash = hash * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(dim);
+      }
+    }
+  }
+  return Hash128::mix(hash);
+}
+
+void mark_written(std::span<TensorRef> refs) {
+  for (TensorRef& ref : refs) {
+    if (ref.storage) {
+      ref.storage->state.store(StorageState::written, std::memory_order_relaxed);
+    }
+  }
+}
+
+}  // namespace
+
+Recorder& Recorder::instance() {
+  // Leaked: tensors may be used until the very end of the process.
+  static auto* recorder = new Recorder();
+  return *recorder;
+}
+
+Recorder::Recorder() : executor_(Executor::instance()), window_(std::make_unique<Window>()) {}
+
+void Recorder::name_storage(TensorRef& ref) {
+  if (!ref.storage) {
+    return;
+  }
+  DeviceStorage& storage = *ref.storage;
+  if (storage.window_serial != serial_) {
+    storage.window_serial = serial_;
+    storage.window_number = static_cast<uint32_t>(window_->storages.size());
+    const bool born = storage.state.load(std::memory_order_relaxed) == StorageState::unwritten;
+    window_->storages.push_back({&storage, born, true});
+  }
+  ref.number = storage.window_number;
+}
+
+void Recorder::append(Entry& entry) {
+  for (TensorRef& ref : entry.operands) {
+    name_storage(ref);
+  }
+  if (entry.op->writes) {
+    for (size_t i = 0; i < entry.op->args.size(); ++i) {
+      if (entry.op->args[i].written) {
+        mark_written(entry.operands_of(i));
+      }
+    }
+  }
+  for (TensorRef& ref : entry.results) {
+    name_storage(ref);
+    pending_bytes_ += ref.storage ? ref.storage->nbytes : 0;
+  }
+  mark_written(entry.results);
+  metrics().recorded.fetch_add(1, std::memory_order_relaxed);
+  cut_if_due(entry);
+}
+
+void Recorder::record(OpInfo& op, std::span<const c10::IValue> args,
+                      std::span<const at::Tensor> results) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Entry& entry = window_->entries.emplace_back();
+    build_entry(entry, window_->bump, op, args, results);
+    append(entry);
+  }
+  executor_.throttle();
+}
+
+void Recorder::record_bytes(c10::intrusive_ptr<DeviceStorage> to,
+                            c10::intrusive_ptr<DeviceStorage> from, size_t nbytes) {
+  static OpInfo& op = find_op_info("aten::copy_");
+  std::lock_guard<std::mutex> lock(mutex_);
+  Entry& entry = window_->entries.emplace_back();
+  entry.op = &op;
+  entry.args = window_->bump.make<c10::IValue>(op.args.size());
+  entry.args[2] = false;  // non_blocking
+  entry.operands = window_->bump.make<TensorRef>(2);
+  reference_bytes(entry.operands[0], window_->bump, std::move(to), nbytes);
+  reference_bytes(entry.operands[1], window_->bump, std::move(from), nbytes);
+  append(entry);
+}
+
+void Recorder::count_host_bytes(size_t nbytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  pending_host_bytes_ += nbytes;
+}
+
+void Recorder::cut_if_due(const Entry& entry) {
+  const Config& limits = config();
+  const size_t operators = window_->entries.size();
+  const bool too_many = operators >= limits.window_operators;
+  const bool reached = too_many || pending_bytes_ >= limits.pending_bytes ||
+                       pending_host_bytes_ >= limits.pending_host_bytes;
+  const bool exceeded = operators >= 2 * limits.window_operators ||
+                        pending_bytes_ >= 2 * limits.pending_bytes ||
+                        pending_host_bytes_ >= 2 * limits.pending_host_bytes;
+  if (cut_.add(fingerprint(entry), reached, exceeded)) {
+    submit(too_many ? FlushReason::operators : FlushReason::memory, /*wake=*/true);
+  }
+}
+
+void Recorder::submit(FlushReason reason, bool wake) {
+  if (window_->entries.empty() && window_->marks.empty()) {
+    return;
+  }
+  if (!window_->entries.empty()) {
+    metrics().windows.fetch_add(1, std::memory_order_relaxed);
+    metrics().flushes[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  }
+  for (Window::StorageUse& use : window_->storages) {
+    use.alive = use.storage->referenced.load(std::memory_order_relaxed);
+  }
+  window_->native_threads = at::get_num_threads();
+  executor_.enqueue(std::move(window_), wake);
+  window_ = std::make_unique<Window>();
+  ++serial_;
+  cut_.restart();
+  pending_bytes_ = 0;
+  pending_host_bytes_ = 0;
+}
+
+void Recorder::flush(FlushReason reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  submit(reason, /*wake=*/true);
+}
+
+void Recorder::synchronize(FlushReason reason) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    submit(reason, /*wake=*/false);
+  }
+  executor_.drain();
+}
+
+void Recorder::run_exclusive(FlushReason reason, const std::function<void()>& work) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    submit(reason, /*wake=*/false);
+  }
+  executor_.run_exclusive(work);
+}
+
+bool Recorder::query() {
+  flush(FlushReason::event);
+  return executor_.idle();
+}
+
+void Recorder::mark(std::shared_ptr<EventMark> mark) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  window_->marks.push_back(std::move(mark));
+  submit(FlushReason::event, /*wake=*/true);
+}
+
+}  // namespace torch_shark

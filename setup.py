@@ -1,0 +1,90 @@
+"""Builds the C++ extension ``torch_shark._C``; everything else is in pyproject.toml.
+
+Build it against the torch that will run it::
+
+    python setup.py build_ext --inplace     # incremental: objects stay in build/
+    pip install --no-build-isolation -e .
+
+Environment: ``MAX_JOBS`` (parallel compilations, default: the cores this process may use) and
+``TORCH_SHARK_WERROR=1`` (warnings are errors, for CI).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+# Before torch is imported: a torch_shark that is installed but not built yet must not be loaded.
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+os.environ.setdefault(
+    "MAX_JOBS",
+    str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+)
+
+# The ninja of this Python, also where its environment is not activated: another version of ninja
+# does not trust the log of this one, and would compile everything again.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+import torch
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
+
+ROOT = Path(__file__).resolve().parent
+GENERATOR = "dispatch/ops/generate_structured_metas.py"
+GENERATED = "build/generated"
+OBJECTS = "build/objects"
+TORCH_MINOR = ".".join(torch.__version__.split(".")[:2])
+
+
+def written_sources() -> list[str]:
+    """The C++ sources in the repository, relative to its root, tests left out."""
+    found = [*Path("dispatch").rglob("*.cpp"), *Path("csrc_py").glob("*.cpp")]
+    return sorted(str(path) for path in found if "tests" not in path.parts)
+
+
+def generate_sources() -> list[str]:
+    """Run the generator, which leaves a file that did not change as it was."""
+    command = [sys.executable, GENERATOR, "--output", GENERATED]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return printed.splitlines()
+
+
+class BuildSharkExtension(BuildExtension):
+    """Generates sources, compiles with ninja, and records which torch the result is for."""
+
+    def finalize_options(self) -> None:
+        """Keep objects in one place, whoever builds."""
+        super().finalize_options()
+        # pip would compile an editable install in a folder that it then deletes.
+        self.build_temp = OBJECTS
+
+    def run(self) -> None:
+        """Generate, compile, record."""
+        for extension in self.extensions:
+            extension.sources = written_sources() + generate_sources()
+        super().run()
+        package = ROOT / "torch_shark" if self.inplace else Path(self.build_lib) / "torch_shark"
+        (package / "_build_info.py").write_text(
+            '"""Written by setup.py: what the extension was built for."""\n\n'
+            f'TORCH_MINOR = "{TORCH_MINOR}"\n'
+        )
+
+
+def shark_extension() -> CppExtension:
+    """``torch_shark._C``: warnings are for our own files, so torch's headers are system headers."""
+    # The version is in the command line so that ninja rebuilds everything when torch changes.
+    flags = ["-std=c++20", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra"]
+    flags.append(f"-DTORCH_SHARK_TORCH_VERSION={torch.__version__}")
+    if os.environ.get("TORCH_SHARK_WERROR") == "1":
+        flags.append("-Werror")
+    for path in include_paths("cpu"):
+        flags += ["-isystem", path]
+    extension = CppExtension("torch_shark._C", written_sources(), extra_compile_args=flags)
+    extension.include_dirs = [str(ROOT)]
+    return extension
+
+
+os.chdir(ROOT)
+setup(ext_modules=[shark_extension()], cmdclass={"build_ext": BuildSharkExtension})

@@ -1,0 +1,337 @@
+"""The namespace ``torch.shark``: what ``torch.cuda`` is for CUDA.
+
+Work on the device is recorded and runs later, in order. Functions that read something, such as
+`synchronize` and `get_rng_state`, wait for it and raise the first error that it met.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Union
+
+import torch
+
+from torch_shark import _C
+from torch_shark.metrics import explain, metrics, reset_metrics
+
+__all__ = [
+    "DeviceProperties",
+    "Event",
+    "Stream",
+    "current_device",
+    "current_stream",
+    "default_generators",
+    "default_stream",
+    "device",
+    "device_count",
+    "empty_cache",
+    "explain",
+    "get_amp_supported_dtype",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "is_available",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "metrics",
+    "reset_metrics",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
+
+# What PyTorch accepts where it wants a device.
+DeviceLike = Union[torch.device, str, int, None]
+
+default_generators: tuple[torch.Generator, ...] = (_C.default_generator(),)
+
+
+def is_available() -> bool:
+    """Whether the device can be used; it always can, since the CPU is always there."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether the device is set up; it needs no set-up."""
+    return True
+
+
+_initialized = True
+
+
+def _lazy_init() -> None:
+    """PyTorch calls this before first use; there is nothing to do."""
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked from one that had used the device."""
+    return _C.in_forked_child()
+
+
+def device_count() -> int:
+    """The number of shark devices."""
+    return 1
+
+
+def current_device() -> int:
+    """The index of the current device."""
+    return 0
+
+
+def _index(device: DeviceLike) -> int:
+    """The index of a device of ours.
+
+    Raises:
+        ValueError: it is a device of another type.
+        RuntimeError: there is no device of this index.
+    """
+    if device is None:
+        return current_device()
+    if not isinstance(device, int):
+        device = torch.device(device)
+        if device.type != "shark":
+            raise ValueError(f"Expected a shark device, but got: {device}")
+        device = current_device() if device.index is None else device.index
+    if not -1 <= device < device_count():
+        raise RuntimeError(f"[shark] expected a device index below {device_count()}, got {device}")
+    return max(device, 0)
+
+
+def set_device(device: DeviceLike) -> None:
+    """Make a device the current one."""
+    _index(device)
+
+
+class device:  # noqa: N801 (named as torch.cuda.device is)
+    """Context manager that makes a device the current one.
+
+    Args:
+        device: a device, its index, or None for no change.
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        self.idx = _index(device)
+
+    def __enter__(self) -> None:
+        """Switch; there is only one device so far."""
+
+    def __exit__(self, *exception: object) -> None:
+        """Switch back."""
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Wait until all recorded work is done.
+
+    Raises:
+        Exception: the first error of an operator that was recorded earlier; the device stays
+            usable, and tensors that the operator would have written in place keep their content.
+    """
+    _index(device)
+    _C.synchronize()
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """What the device is laid over, for people."""
+    _index(device)
+    return f"shark over {platform.processor() or platform.machine()} CPU"
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """Facts about a device.
+
+    Args:
+        name: as of `get_device_name`.
+        target: what regions are compiled for.
+        total_memory: bytes of memory.
+        multi_processor_count: threads that operators use.
+    """
+
+    name: str
+    target: str
+    total_memory: int
+    multi_processor_count: int
+
+
+def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
+    """Facts about a device."""
+    import os
+
+    from torch_shark import config
+
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return DeviceProperties(
+        get_device_name(device), config.target, total, torch.get_num_threads()
+    )
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """The dtypes that ``torch.autocast("shark")`` takes."""
+    return [torch.bfloat16, torch.float16]
+
+
+# Random numbers. The generator wraps the native device's own, so a seed gives the CPU's numbers.
+
+
+def _generator(device: DeviceLike) -> torch.Generator:
+    return default_generators[_index(device)]
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the current device's generator, in order with what was recorded before."""
+    _generator(None).manual_seed(int(seed))
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed the generators of all devices."""
+    for generator in default_generators:
+        generator.manual_seed(int(seed))
+
+
+def seed() -> None:
+    """Seed the current device's generator with a number that is not predictable."""
+    _generator(None).seed()
+
+
+def seed_all() -> None:
+    """Seed all generators with one number that is not predictable."""
+    manual_seed_all(_generator(None).seed())
+
+
+def initial_seed() -> int:
+    """The seed of the current device's generator."""
+    return _generator(None).initial_seed()
+
+
+def get_rng_state(device: DeviceLike = "shark") -> torch.Tensor:
+    """The state of a device's generator, a CPU tensor of bytes."""
+    return _generator(device).get_state()
+
+
+def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "shark") -> None:
+    """Restore what `get_rng_state` gave."""
+    _generator(device).set_state(new_state)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """The states of all generators."""
+    return [generator.get_state() for generator in default_generators]
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    """Restore what `get_rng_state_all` gave."""
+    for generator, state in zip(default_generators, new_states, strict=True):
+        generator.set_state(state)
+
+
+# Streams and events. All streams feed one in-order queue.
+
+
+class Stream(torch.Stream):
+    """A stream of the device.
+
+    Args:
+        device: the device; the current one if None.
+        priority: accepted, without effect.
+    """
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> Stream:
+        """Make the stream on a device of ours."""
+        where = torch.device("shark", _index(device))
+        return super().__new__(cls, device=where, priority=priority, **kwargs)
+
+
+class Event(torch.Event):
+    """A mark in the device's queue.
+
+    Args:
+        enable_timing: accepted; all events can be timed.
+    """
+
+    def __new__(cls, enable_timing: bool = False, **kwargs: Any) -> Event:
+        """Make the event on the device."""
+        return super().__new__(cls, device="shark", enable_timing=enable_timing, **kwargs)
+
+
+def current_stream(device: DeviceLike = None) -> torch.Stream:
+    """The stream that work goes to."""
+    return torch.accelerator.current_stream(torch.device("shark", _index(device)))
+
+
+def default_stream(device: DeviceLike = None) -> torch.Stream:
+    """The stream that work goes to unless another is set."""
+    return Stream(stream_id=0, device_index=_index(device), device_type=_DEVICE_TYPE)
+
+
+_DEVICE_TYPE = torch._C._autograd.DeviceType.PrivateUse1.value
+
+
+def set_stream(stream: torch.Stream) -> None:
+    """Make a stream the current one."""
+    torch.accelerator.set_stream(stream)
+
+
+def stream(stream: torch.Stream) -> AbstractContextManager[torch.Stream]:
+    """Context manager that makes a stream the current one."""
+    return stream
+
+
+# Memory, in bytes.
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:
+    """Bytes allocated and reserved, with their peaks since `reset_peak_memory_stats`."""
+    _index(device)
+    return _C.memory_stats()
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes that tensors of the device occupy now."""
+    synchronize(device)
+    return memory_stats(device)["allocated"]
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """The highest `memory_allocated` since `reset_peak_memory_stats`, temporaries included."""
+    synchronize(device)
+    return memory_stats(device)["peak_allocated"]
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes taken from the system: allocated ones and those kept for reuse."""
+    synchronize(device)
+    return memory_stats(device)["reserved"]
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """The highest `memory_reserved` since `reset_peak_memory_stats`."""
+    synchronize(device)
+    return memory_stats(device)["peak_reserved"]
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Begin to look for peaks anew."""
+    synchronize(device)
+    _C.reset_peak_memory_stats()
+
+
+def empty_cache() -> None:
+    """Give memory that is kept for reuse back to the system."""
+    _C.empty_cache()

@@ -1,0 +1,159 @@
+"""Exceptions of torch_shark: each formats its own message and says what to do.
+
+The arguments of an exception are its ``args``, so it can be pickled by the compiler's worker
+process and compared in tests; the message is made by ``__str__``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps -e ."
+
+
+class SharkError(Exception):
+    """Base of every exception that torch_shark raises itself."""
+
+
+class NotBuiltError(SharkError, ImportError):
+    """The C++ extension is not there."""
+
+    def __str__(self) -> str:
+        return (
+            "[shark] torch_shark is installed, but its C++ extension is not built for this "
+            f"Python: run `{REBUILD}` in its source folder."
+        )
+
+
+class AbiMismatchError(SharkError, ImportError):
+    """The C++ extension was built for another minor version of torch.
+
+    Args:
+        built_for: torch's "major.minor" at build time.
+        running: torch's full version in this process.
+    """
+
+    def __init__(self, built_for: str, running: str) -> None:
+        super().__init__(built_for, running)
+        self.built_for = built_for
+        self.running = running
+
+    def __str__(self) -> str:
+        return (
+            f"[shark] torch_shark was built for torch {self.built_for}, but this is torch "
+            f"{self.running}: run `{REBUILD}` in its source folder."
+        )
+
+
+class ExtensionLoadError(SharkError, ImportError):
+    """The C++ extension is for this torch, and still does not load.
+
+    Args:
+        reason: what the dynamic linker said.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            "[shark] the C++ extension of torch_shark does not load; it may be from another "
+            f"build of torch or another compiler: run `{REBUILD}` in its source folder "
+            f"(the linker said: {self.reason})."
+        )
+
+
+class ConfigError(SharkError, ValueError):
+    """A knob was given a value that it does not take.
+
+    Args:
+        source: what was set, e.g. "TORCH_SHARK_POLICY" or "config.policy".
+        value: the value it was given.
+        expected: what it takes, in words.
+    """
+
+    def __init__(self, source: str, value: object, expected: str) -> None:
+        super().__init__(source, value, expected)
+        self.source = source
+        self.value = value
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"[shark] expected {self.source} to be {self.expected}, got {self.value!r}."
+
+
+class UnknownTargetError(ConfigError):
+    """``target`` names nothing that torch_shark can compile for.
+
+    Args:
+        source: what was set, e.g. "TORCH_SHARK_TARGET".
+        value: the name it was given.
+        known: the names of all targets.
+    """
+
+    def __init__(self, source: str, value: object, known: Sequence[str]) -> None:
+        super().__init__(source, value, f"a known target ({', '.join(known)})")
+        self.args = (source, value, known)
+        self.known = known
+
+
+class CompileError(SharkError, RuntimeError):
+    """A region could not be lowered or compiled.
+
+    Args:
+        operators: names of the region's operators, in program order.
+        shapes: the region's arguments, e.g. "f32[2, 3]".
+        flags: the compiler's flags.
+        mlir_path: where the region's MLIR was saved; None if it never came to MLIR.
+        diagnostics: everything that the compiler said.
+    """
+
+    def __init__(
+        self,
+        operators: Sequence[str],
+        shapes: Sequence[str],
+        flags: Sequence[str],
+        mlir_path: str | None,
+        diagnostics: str,
+    ) -> None:
+        super().__init__(operators, shapes, flags, mlir_path, diagnostics)
+        self.operators = operators
+        self.shapes = shapes
+        self.flags = flags
+        self.mlir_path = mlir_path
+        self.diagnostics = diagnostics
+
+    def __str__(self) -> str:
+        return (
+            "[shark] a region could not be compiled; TORCH_SHARK_POLICY=native runs it without "
+            "the compiler.\n"
+            f"  operators: {', '.join(self.operators)}\n"
+            f"  arguments: {', '.join(self.shapes)}\n"
+            f"  flags: {' '.join(self.flags)}\n"
+            f"  MLIR: {self.mlir_path or 'none, it failed before'}\n"
+            f"{self.diagnostics}"
+        )
+
+
+class ExecutableLoadError(SharkError, RuntimeError):
+    """IREE's runtime refused a compiled executable.
+
+    Args:
+        target: the target it was compiled for.
+        origin: where the executable came from, e.g. its file in the cache.
+        reason: what the runtime said.
+    """
+
+    def __init__(self, target: str, origin: str, reason: str) -> None:
+        super().__init__(target, origin, reason)
+        self.target = target
+        self.origin = origin
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"[shark] IREE's runtime did not load an executable for target {self.target!r} from "
+            f"{self.origin}; if that is a file of the cache, delete it and run again.\n"
+            f"{self.reason}"
+        )

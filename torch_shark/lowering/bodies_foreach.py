@@ -1,0 +1,198 @@
+"""The `_foreach_*` operators, written out tensor by tensor, and the fused optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_shark.lowering import bodies_pointwise as pointwise
+from torch_shark.lowering.bodies import body, in_float32
+
+Tensor = torch.Tensor
+TensorList = list[Tensor]
+
+_UNARY = (
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "
+    "neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc zero"
+).split()
+_BINARY: dict[str, Callable[..., Tensor]] = {
+    "add": pointwise.add,
+    "sub": pointwise.sub,
+    "mul": pointwise.mul,
+    "div": pointwise.div,
+    "maximum": pointwise.maximum,
+    "minimum": pointwise.minimum,
+    "clamp_min": pointwise.maximum,
+    "clamp_max": pointwise.minimum,
+}
+_TERNARY = {"addcmul": pointwise.addcmul, "addcdiv": pointwise.addcdiv}
+
+
+def _register_unary(name: str) -> None:
+    function = pointwise.zero if name == "zero" else getattr(torch.ops.aten, name)
+
+    @body(f"_foreach_{name}")
+    def unary(self: TensorList) -> TensorList:
+        return [function(x) for x in self]
+
+
+def _register_binary(name: str, function: Callable[..., Tensor]) -> None:
+    @body(f"_foreach_{name}.Scalar", f"_foreach_{name}.Tensor", liftable=True)
+    def with_scalar(self: TensorList, other: Any, *alpha: Any) -> TensorList:
+        return [function(x, other, *alpha) for x in self]
+
+    @body(f"_foreach_{name}.List", f"_foreach_{name}.ScalarList", liftable=True)
+    def with_list(self: TensorList, other: list[Any], *alpha: Any) -> TensorList:
+        return [function(x, y, *alpha) for x, y in zip(self, other, strict=True)]
+
+
+def _register_ternary(name: str, function: Callable[..., Tensor]) -> None:
+    @body(f"_foreach_{name}.Scalar", liftable=True)
+    def with_scalar(self: TensorList, a: TensorList, b: TensorList, value: Any = 1) -> TensorList:
+        return [function(*items, value) for items in zip(self, a, b, strict=True)]
+
+    @body(f"_foreach_{name}.ScalarList", f"_foreach_{name}.Tensor", liftable=True)
+    def with_list(self: TensorList, a: TensorList, b: TensorList, values: Any) -> TensorList:
+        return [function(*items) for items in zip(self, a, b, values, strict=True)]
+
+
+for _name in _UNARY:
+    _register_unary(_name)
+for _name, _function in _BINARY.items():
+    _register_binary(_name, _function)
+for _name, _function in _TERNARY.items():
+    _register_ternary(_name, _function)
+
+
+@body("_foreach_lerp.Scalar", liftable=True)
+def lerp_scalar(self: TensorList, end: TensorList, weight: Any) -> TensorList:
+    return [pointwise.lerp(a, b, weight) for a, b in zip(self, end, strict=True)]
+
+
+@body("_foreach_lerp.List", "_foreach_lerp.ScalarList", liftable=True)
+def lerp_list(self: TensorList, end: TensorList, weights: list[Any]) -> TensorList:
+    return [pointwise.lerp(*items) for items in zip(self, end, weights, strict=True)]
+
+
+@body("_foreach_copy")
+def copy(self: TensorList, src: TensorList, non_blocking: bool = False) -> TensorList:
+    return [pointwise.copy(a, b) for a, b in zip(self, src, strict=True)]
+
+
+@body("_foreach_norm.Scalar")
+def norm(self: TensorList, order: float = 2, dtype: torch.dtype | None = None) -> TensorList:
+    return [torch.linalg.vector_norm(x, order, dtype=dtype) for x in self]
+
+
+@body("_fused_adam", "_fused_adam.tensor_lr", liftable=True)
+def fused_adam(*args: Any) -> tuple[TensorList, ...]:
+    return _adam(False, *args)
+
+
+@body("_fused_adamw", "_fused_adamw.tensor_lr", liftable=True)
+def fused_adamw(*args: Any) -> tuple[TensorList, ...]:
+    return _adam(True, *args)
+
+
+def _adam(
+    decoupled: bool,
+    params: TensorList,
+    grads: TensorList,
+    means: TensorList,
+    squares: TensorList,
+    max_squares: TensorList,
+    steps: list[Tensor],
+    lr: Any,
+    beta1: Any,
+    beta2: Any,
+    weight_decay: Any,
+    eps: Any,
+    amsgrad: bool,
+    maximize: bool,
+    grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> tuple[TensorList, ...]:
+    """Adam (Kingma and Ba, algorithm 1) and AdamW, as ATen's native/cpu/FusedAdamKernel.cpp.
+
+    Returns the arguments that change, in their order; gradients do only if they are unscaled.
+    """
+    results: tuple[TensorList, ...] = ([], [], [], [], [])
+    for i, (param, grad, mean, square, step) in enumerate(
+        zip(params, grads, means, squares, steps, strict=True)
+    ):
+        if grad_scale is not None:
+            grad = in_float32(torch.div, grad, grad_scale)
+        unscaled = grad
+        if maximize:
+            grad = -grad
+        # ATen tests the decay for zero; a lifted one is applied always, which is the same value.
+        if decoupled:
+            new_param = in_float32(lambda p, rate, w: p * (1 - rate * w), param, lr, weight_decay)
+        else:
+            new_param = param
+            grad = pointwise.add(grad, param, weight_decay)
+        new_mean = in_float32(lambda m, g, b: m + (g - m) * (1 - b), mean, grad, beta1)
+        new_square = in_float32(lambda v, g, b: v * b + (1 - b) * g * g, square, grad, beta2)
+        largest = pointwise.maximum(max_squares[i], new_square) if amsgrad else new_square
+        correction1 = 1 - torch.pow(beta1, step)
+        correction2 = 1 - torch.pow(beta2, step)
+
+        def move(
+            p: Tensor,
+            m: Tensor,
+            v: Tensor,
+            rate: Any,
+            small: Any,
+            c1: Any = correction1,
+            c2: Any = correction2,
+        ) -> Tensor:
+            return p - (rate / c1) * m / (v.sqrt() / c2.sqrt() + small)
+
+        new_param = in_float32(move, new_param, new_mean, largest, lr, eps)
+        results[0].append(_unless(found_inf, param, new_param))
+        if grad_scale is not None:
+            results[1].append(_unless(found_inf, grads[i], unscaled))
+        results[2].append(_unless(found_inf, mean, new_mean))
+        results[3].append(_unless(found_inf, square, new_square))
+        if amsgrad:
+            results[4].append(_unless(found_inf, max_squares[i], largest))
+    return results
+
+
+@body("_fused_sgd", "_fused_sgd.tensor_lr", liftable=True)
+def fused_sgd(
+    params: TensorList,
+    grads: TensorList,
+    buffers: TensorList,
+    weight_decay: Any,
+    momentum: Any,
+    lr: Any,
+    dampening: Any,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+    grad_scale: Tensor | None,
+    found_inf: Tensor | None,
+) -> tuple[TensorList, ...]:
+    """SGD with momentum, as ATen's native/cpu/FusedSGDKernel.cpp."""
+    results: tuple[TensorList, ...] = ([], [], [])
+    for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
+        if grad_scale is not None:
+            grad = in_float32(torch.div, grad, grad_scale)
+        unscaled = grad
+        step = pointwise.add(-grad if maximize else grad, param, weight_decay)
+        if buffers:
+            before = buffers[i]
+            buffer = step if is_first_step else pointwise.add(before * momentum, step, 1 - dampening)
+            step = pointwise.add(step, buffer, momentum) if nesterov else buffer
+            results[2].append(_unless(found_inf, before, buffer))
+        results[0].append(_unless(found_inf, param, pointwise.sub(param, step, lr)))
+        if grad_scale is not None:
+            results[1].append(_unless(found_inf, grads[i], unscaled))
+    return results
+
+
+def _unless(found_inf: Tensor | None, before: Tensor, after: Tensor) -> Tensor:
+    return after if found_inf is None else torch.where(found_inf == 1, before, after)

@@ -1,0 +1,185 @@
+"""Pointwise operators: bodies that keep NaN, round half-width values once, and take lifted scalars.
+
+A scalar argument may be a number or a 0-d tensor in all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_shark.lowering.bodies import body, in_float32
+
+Tensor = torch.Tensor
+
+
+def is_one(value: Any) -> bool:
+    """Tells whether a scalar is the constant 1, so that a product with it can be left out."""
+    return not isinstance(value, Tensor) and value == 1
+
+
+@body("add.Tensor", "add.Scalar", liftable=True)
+def add(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    if is_one(alpha):
+        return in_float32(torch.add, self, other)
+    return in_float32(lambda a, b, c: a + b * c, self, other, alpha)
+
+
+@body("sub.Tensor", "sub.Scalar", liftable=True)
+def sub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    if is_one(alpha):
+        return in_float32(torch.sub, self, other)
+    return in_float32(lambda a, b, c: a - b * c, self, other, alpha)
+
+
+@body("rsub.Tensor", "rsub.Scalar", liftable=True)
+def rsub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    return in_float32(lambda a, b, c: b - (a if is_one(c) else a * c), self, other, alpha)
+
+
+@body("mul.Tensor", "mul.Scalar", liftable=True)
+def mul(self: Tensor, other: Any) -> Tensor:
+    return in_float32(torch.mul, self, other)
+
+
+@body("div.Tensor", "div.Scalar", liftable=True)
+def div(self: Tensor, other: Any) -> Tensor:
+    return in_float32(torch.div, self, other)
+
+
+def _comparison(name: str) -> None:
+    compare = getattr(torch, name)
+
+    @body(f"{name}.Tensor", f"{name}.Scalar", liftable=True)
+    def compare_body(self: Tensor, other: Any) -> Tensor:
+        result: Tensor = compare(self, other)
+        return result
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _comparison(_name)
+
+
+@body("maximum", "clamp_min", "clamp_min.Tensor", liftable=True)
+def maximum(self: Tensor, other: Any) -> Tensor:
+    if not isinstance(other, Tensor):
+        return torch.where(self < other, other, self)
+    return torch.where((other > self) | (other != other), other, self)
+
+
+@body("minimum", "clamp_max", "clamp_max.Tensor", liftable=True)
+def minimum(self: Tensor, other: Any) -> Tensor:
+    if not isinstance(other, Tensor):
+        return torch.where(self > other, other, self)
+    return torch.where((other < self) | (other != other), other, self)
+
+
+@body("clamp", "clamp.Tensor", liftable=True)
+def clamp(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    if min is not None:
+        self = maximum(self, min)
+    return self if max is None else minimum(self, max)
+
+
+@body("hardtanh", liftable=True)
+def hardtanh(self: Tensor, min_val: Any = -1, max_val: Any = 1) -> Tensor:
+    return clamp(self, min_val, max_val)
+
+
+@body("relu6")
+def relu6(self: Tensor) -> Tensor:
+    return clamp(self, 0, 6)
+
+
+@body("leaky_relu", liftable=True)
+def leaky_relu(self: Tensor, negative_slope: Any = 0.01) -> Tensor:
+    return in_float32(lambda x, s: torch.where(x > 0, x, x * s), self, negative_slope)
+
+
+@body("leaky_relu_backward", liftable=True)
+def leaky_relu_backward(grad: Tensor, self: Tensor, negative_slope: Any, _: bool) -> Tensor:
+    return in_float32(lambda g, x, s: torch.where(x > 0, g, g * s), grad, self, negative_slope)
+
+
+@body("threshold", liftable=True)
+def threshold(self: Tensor, threshold: Any, value: Any) -> Tensor:
+    return torch.where(self <= threshold, value, self)
+
+
+@body("threshold_backward", liftable=True)
+def threshold_backward(grad: Tensor, self: Tensor, threshold: Any) -> Tensor:
+    return torch.where(self <= threshold, 0, grad)
+
+
+@body("elu", liftable=True)
+def elu(self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+    def formula(x: Tensor, alpha: Any, scale: Any, input_scale: Any) -> Tensor:
+        return torch.where(x > 0, x * scale, torch.expm1(x * input_scale) * alpha * scale)
+
+    return in_float32(formula, self, alpha, scale, input_scale)
+
+
+@body("lerp.Scalar", "lerp.Tensor", liftable=True)
+def lerp(self: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """ATen's formula (native/Lerp.h): exact at both ends."""
+
+    def formula(a: Tensor, b: Tensor, w: Any) -> Tensor:
+        near = a + w * (b - a)
+        far = b - (b - a) * (1 - w)
+        if isinstance(w, Tensor):
+            return torch.where(w.abs() < 0.5, near, far)
+        return near if abs(w) < 0.5 else far
+
+    return in_float32(formula, self, end, weight)
+
+
+@body("addcmul", liftable=True)
+def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> Tensor:
+    return in_float32(
+        lambda a, b, c, v: a + (b if is_one(v) else b * v) * c, self, tensor1, tensor2, value
+    )
+
+
+@body("addcdiv", liftable=True)
+def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> Tensor:
+    return in_float32(
+        lambda a, b, c, v: a + (b if is_one(v) else b * v) / c, self, tensor1, tensor2, value
+    )
+
+
+@body("masked_fill.Scalar", "masked_fill.Tensor", liftable=True)
+def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        value = value.to(self.dtype)
+    return torch.where(mask, value, self).to(self.dtype)
+
+
+@body("fill.Scalar", "fill.Tensor", liftable=True)
+def fill(self: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.to(self.dtype).expand(self.shape)
+    return torch.full(self.shape, value, dtype=self.dtype)
+
+
+@body("zero")
+def zero(self: Tensor) -> Tensor:
+    return torch.zeros(self.shape, dtype=self.dtype)
+
+
+@body("copy")
+def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    return src.to(self.dtype).expand(self.shape)
+
+
+@body("pow.Scalar", liftable=True)
+def pow_scalar(self: Any, exponent: Tensor) -> Tensor:
+    if isinstance(self, Tensor):
+        return in_float32(torch.pow, self, exponent)
+    result: Tensor = torch.ops.aten.pow.Scalar(self, exponent)
+    return result
+
+
+@body("where.ScalarSelf", "where.ScalarOther", "where.Scalar", liftable=True)
+def where(condition: Tensor, self: Any, other: Any) -> Tensor:
+    return torch.where(condition, self, other)

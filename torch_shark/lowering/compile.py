@@ -1,0 +1,103 @@
+"""MLIR to an IREE executable, with everything that the compiler says kept."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from iree.compiler.api import Invocation, Output, Session, Source
+from iree.compiler.api import ctypes_dl
+
+from torch_shark.targets import Target
+
+_DIAGNOSTIC_CALLBACK = ctypes.CFUNCTYPE(
+    None, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
+)
+_ERROR_SEVERITY = 2
+
+# The Python class `Invocation` lacks these two calls of the C API.
+_set_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
+_set_phase.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+_set_phase.restype = None
+_enable_callback = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
+_enable_callback.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_int,
+    _DIAGNOSTIC_CALLBACK,
+    ctypes.c_void_p,
+]
+_enable_callback.restype = None
+
+# A session is used by one thread only: two threads in one session end the process.
+_sessions = threading.local()
+_stderr_lock = threading.Lock()
+
+
+class CompileError(Exception):
+    """The compiler refused a module; the text is its diagnostics."""
+
+
+def compile_module(bytecode: bytes, target: Target, phase: str | None = None) -> bytes:
+    """Compiles MLIR for a target.
+
+    Args:
+        bytecode: the module, as MLIR bytecode or text.
+        target: gives the flags.
+        phase: stop after this phase ("input" tells whether the operators lower), returning b"".
+
+    Returns:
+        The IREE executable (vmfb).
+
+    Raises:
+        CompileError: the module does not compile.
+    """
+    session = _session(target)
+    executable = b""
+    with session.invocation() as invocation, _diagnostics(invocation) as messages:
+        if phase is not None:
+            _set_phase(invocation._inv_p, phase.encode())
+        source = Source.wrap_buffer(session, bytecode)
+        done = invocation.parse_source(source) and invocation.execute()
+        if done and phase is None:
+            with Output.open_membuffer() as output:
+                invocation.output_vm_bytecode(output)
+                executable = bytes(output.map_memory())
+    if not done:
+        raise CompileError("".join(messages).strip() or "the compiler gave no reason")
+    return executable
+
+
+def _session(target: Target) -> Session:
+    sessions: dict[Target, Session] = _sessions.__dict__.setdefault("by_target", {})
+    if target not in sessions:
+        session = Session()
+        session.set_flags(*target.flags)
+        sessions[target] = session
+    return sessions[target]
+
+
+@contextmanager
+def _diagnostics(invocation: Invocation) -> Iterator[list[str]]:
+    """Collects the invocation's errors, and what the linker prints to standard error."""
+    messages: list[str] = []
+
+    @_DIAGNOSTIC_CALLBACK
+    def collect(severity: int, text: bytes, size: int, _: int) -> None:
+        if severity >= _ERROR_SEVERITY:
+            messages.append(text[:size].decode(errors="replace") + "\n")
+
+    _enable_callback(invocation._inv_p, 0, collect, None)
+    with _stderr_lock, tempfile.TemporaryFile() as captured:
+        kept = os.dup(2)
+        os.dup2(captured.fileno(), 2)
+        try:
+            yield messages
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            captured.seek(0)
+            messages.append(captured.read().decode(errors="replace"))

@@ -1,0 +1,73 @@
+"""How operators are written out in a region's graph.
+
+Two mechanisms: a body replaces a recorded operator before tracing (see `bodies`), and the table
+below is what tracing uses for operators that appear inside others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+from torch_shark.lowering import bodies_foreach, bodies_index, bodies_nn, bodies_pointwise
+from torch_shark.lowering.bodies import BODIES, LIFTABLE_FORMS as _LIFTABLE_FORMS
+from torch_shark.lowering.operators import find_operator
+
+assert bodies_foreach and bodies_index and bodies_nn
+
+LIFTABLE_FORMS: frozenset[str] = frozenset(_LIFTABLE_FORMS)
+
+# Replaced wherever they appear: IREE's own lowering loses NaN.
+_IN_GRAPH: dict[str, Callable[..., Any]] = {
+    "clamp.default": bodies_pointwise.clamp,
+    "clamp.Tensor": bodies_pointwise.clamp,
+    "clamp_min.default": bodies_pointwise.maximum,
+    "clamp_min.Tensor": bodies_pointwise.maximum,
+    "clamp_max.default": bodies_pointwise.minimum,
+    "clamp_max.Tensor": bodies_pointwise.minimum,
+    "maximum.default": bodies_pointwise.maximum,
+    "minimum.default": bodies_pointwise.minimum,
+    "hardtanh.default": bodies_pointwise.hardtanh,
+}
+
+
+def _half_reduction(overload: Any) -> Callable[..., Any]:
+    """Sums half-width values in float32: IREE would add them up in their own width."""
+
+    def reduce(self: torch.Tensor, *args: Any, dtype: torch.dtype | None = None) -> Any:
+        if self.dtype not in (torch.float16, torch.bfloat16):
+            return NotImplemented
+        return overload(self.to(torch.float32), *args).to(dtype or self.dtype)
+
+    return reduce
+
+
+def call(name: str, args: list[Any]) -> Any:
+    """Calls the body of an operator, or the operator itself where it has none."""
+    written_out = BODIES.get(name)
+    if written_out is not None:
+        return written_out(*args)
+    operator = find_operator(name)
+    assert operator is not None
+    return operator(*args)
+
+
+@cache
+def table() -> dict[Any, Callable[..., Any]]:
+    """Returns the decomposition table for tracing: torch-mlir's, with our replacements."""
+    decompositions = dict(get_decomposition_table())
+    for name, function in _IN_GRAPH.items():
+        packet, _, overload = name.partition(".")
+        decompositions[getattr(getattr(torch.ops.aten, packet), overload)] = function
+    for overload in (
+        torch.ops.aten.sum.default,
+        torch.ops.aten.sum.dim_IntList,
+        torch.ops.aten.mean.default,
+        torch.ops.aten.mean.dim,
+    ):
+        decompositions[overload] = _half_reduction(overload)
+    return decompositions

@@ -1,0 +1,102 @@
+"""FX graph to MLIR: a function that overwrites its destinations.
+
+IREE's own importer translates the nodes; the function around them is ours, since the results go
+into buffers that the caller owns.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import torch
+from iree.compiler import ir
+from iree.compiler.dialects import func
+from iree.compiler.extras.fx_importer import (
+    FxImporter,
+    GraphNodeImporter,
+    rewrite_as_strided,
+)
+
+from torch_shark.lowering.interface import BufferType, RegionInterface
+from torch_shark.lowering.region import Region
+
+_ELEMENT_TYPES = {
+    torch.float64: "FLOAT_64",
+    torch.float32: "FLOAT_32",
+    torch.float16: "FLOAT_16",
+    torch.bfloat16: "BFLOAT_16",
+    torch.int64: "INT_64",
+    torch.int32: "INT_32",
+    torch.int16: "INT_16",
+    torch.int8: "INT_8",
+    torch.uint8: "UINT_8",
+    torch.bool: "BOOL_8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedModule:
+    """A region as an MLIR module.
+
+    Attributes:
+        bytecode: the module, as MLIR bytecode.
+        text: the module, as text, for dumps.
+        interface: how the compiled function is called.
+        used_inputs: positions of the region's inputs that the function takes; the others are
+            overwritten before they are read.
+    """
+
+    bytecode: bytes
+    text: str
+    interface: RegionInterface
+    used_inputs: tuple[int, ...]
+
+
+def emit_module(graph: torch.fx.GraphModule, region: Region) -> EmittedModule:
+    """Translates a traced region.
+
+    Raises:
+        NotImplementedError, TypeError, ValueError, AssertionError: the importer knows no
+            translation of a node.
+    """
+    rewrite_as_strided(graph.graph)
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    used_inputs = tuple(i for i in range(len(region.inputs)) if placeholders[i].users)
+    arguments = [placeholders[i] for i in used_inputs] + placeholders[len(region.inputs) :]
+    (results,) = graph.graph.output_node().args
+    assert isinstance(results, (list, tuple))
+
+    context = ir.Context()
+    importer = FxImporter(context=context, config_check=False)
+    cache = importer._cc
+    with context, ir.Location.unknown(context):
+        types = [cache.node_val_to_type(node) for node in arguments]
+        types += [cache.node_val_to_type(node, mutable=True) for node in results]
+        function = func.FuncOp("main", (types, []), ip=importer._m_ip)
+        function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
+        block = ir.Block.create_at_start(function.body, types)
+        nodes = GraphNodeImporter(importer, context, cache, block)
+        for node, value in zip(arguments, block.arguments, strict=False):
+            nodes.bind_node_value(node, value)
+        nodes.import_nodes(graph.graph.nodes, skip_placeholders_outputs=True)
+        with ir.InsertionPoint(block):
+            for node, target in zip(results, list(block.arguments)[len(arguments) :], strict=True):
+                ir.Operation.create(
+                    "torch.overwrite.tensor.contents",
+                    operands=[nodes.resolve_node_value(node), target],
+                )
+            func.ReturnOp([])
+    bytecode = io.BytesIO()
+    importer.module_op.write_bytecode(bytecode)
+    interface = RegionInterface(
+        inputs=tuple(_buffer_type(placeholders[i]) for i in used_inputs),
+        outputs=tuple(_buffer_type(node) for node in results),
+        scalars=tuple(kind for _, kind in region.scalars),
+    )
+    return EmittedModule(bytecode.getvalue(), str(importer.module_op), interface, used_inputs)
+
+
+def _buffer_type(node: torch.fx.Node) -> BufferType:
+    value = node.meta["val"]
+    return BufferType(tuple(value.shape), _ELEMENT_TYPES[value.dtype])

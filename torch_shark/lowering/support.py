@@ -1,0 +1,222 @@
+"""Which entries are never compiled, and why. What is not named here is tried.
+
+The reasons were found by running each operator compiled and comparing with the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from torch_shark.lowering.operators import Operator
+from torch_shark.lowering.views import covers_storage, has_view, overlaps_itself
+from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef
+
+_WRONG = "the compiled values are wrong: "
+_SHAPE = "it changes the geometry of its storage"
+_NO_LOWERING = "IREE has no lowering for it"
+
+NEVER_COMPILE: dict[str, str] = {
+    "aten::_embedding_bag": _WRONG + "empty bags",
+    "aten::_embedding_bag_forward_only": _WRONG + "empty bags",
+    "aten::logcumsumexp": _WRONG + "inf for large values",
+    "aten::sort": _WRONG + "NaN comes first",
+    "aten::sort.stable": "it does not compile",
+    "aten::topk": _WRONG + "order of NaN",
+    "aten::argsort": _WRONG + "NaN comes first",
+    "aten::_index_put_impl_": "its unsafe form skips the index check",
+    "aten::index_fill.int_Scalar": "its indices are not checked",
+    "aten::index_fill.int_Tensor": "its indices are not checked",
+    "aten::take": "its indices are not checked",
+    "aten::put": "its indices are not checked",
+    "aten::nll_loss2d_forward": "its indices are not checked",
+    "aten::nll_loss2d_backward": "its indices are not checked",
+    "aten::max_unpool2d": "its indices are not checked",
+    "aten::max_unpool3d": "its indices are not checked",
+    "aten::index_reduce": "its indices are not checked",
+    "aten::scatter_reduce.two": _WRONG + "include_self",
+    "aten::max_pool3d_with_indices": "the compiler ends the process",
+    "aten::resize_": _SHAPE,
+    "aten::resize_as_": _SHAPE,
+    "aten::set_": _SHAPE,
+    "aten::adaptive_max_pool2d": "it does not compile",
+    "aten::fmax": "it does not compile with broadcast",
+    "aten::fmin": "it does not compile with broadcast",
+    "aten::__lshift__.Tensor": "it does not compile",
+    "aten::__lshift__.Scalar": "it does not compile",
+    "aten::median": _NO_LOWERING,
+    "aten::median.dim": _NO_LOWERING,
+    "aten::mode": _NO_LOWERING,
+    "aten::kthvalue": _NO_LOWERING,
+    "aten::cummax": _NO_LOWERING,
+    "aten::cummin": _NO_LOWERING,
+    "aten::lgamma": _NO_LOWERING,
+    "aten::digamma": _NO_LOWERING,
+    "aten::erfinv": _NO_LOWERING,
+    "aten::histc": _NO_LOWERING,
+    "aten::_cdist_forward": _NO_LOWERING,
+    "aten::_fft_r2c": _NO_LOWERING,
+    "aten::_fft_c2r": _NO_LOWERING,
+    "aten::_fft_c2c": _NO_LOWERING,
+    "aten::grid_sampler_3d": _NO_LOWERING,
+    "aten::_local_scalar_dense": "it hands a value to the host",
+    "aten::_thnn_fused_lstm_cell": _NO_LOWERING,
+    "aten::mkldnn_rnn_layer": _NO_LOWERING,
+}
+
+_DTYPES = frozenset(
+    {
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.bool,
+    }
+)
+_NO_FLOAT64 = frozenset(
+    "acos acosh asin asinh atan atan2 atanh cos cosh elu erf erfc exp2 expm1 gelu gelu_backward"
+    " log log10 log1p log2 mish pow sin sinh softplus tan tanh".split()
+)
+_INTEGER_DIVISION = frozenset("div floor_divide remainder fmod pow gcd lcm".split())
+_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
+_NO_TAGS = (
+    torch.Tag.dynamic_output_shape,
+    torch.Tag.data_dependent_output,
+    torch.Tag.inplace_view,
+)
+
+
+def _fused_optimizer_writes(scale_arg: int, last: int, entry: Entry) -> tuple[int, ...]:
+    """A fused optimizer changes its gradients only where it unscales them."""
+    unscales = entry.args[scale_arg] is not None
+    return tuple(i for i in range(last + 1) if entry.args[i] and (i != 1 or unscales))
+
+
+# Operators that write more or fewer arguments than their schema says.
+_REAL_WRITES: dict[str, Callable[[Entry], tuple[int, ...]]] = {
+    **{
+        f"aten::_fused_{name}_{lr}": partial(_fused_optimizer_writes, *places)
+        for name, places in (("adam", (13, 4)), ("adamw", (13, 4)), ("sgd", (10, 2)))
+        for lr in ("", ".tensor_lr")
+    },
+    "aten::native_batch_norm": lambda entry: (
+        tuple(i for i in (3, 4) if entry.args[i] is not None) if entry.args[5] else ()
+    ),
+}
+
+# A write of less than this share of a storage above this size costs a copy of all of it.
+_SMALL_WRITE_SHARE = 4
+_LARGE_STORAGE_BYTES = 1 << 20
+
+
+def written_arguments(operator: Operator, entry: Entry) -> tuple[int, ...]:
+    """Returns the positions of the arguments that the entry writes."""
+    real = _REAL_WRITES.get(entry.op)
+    return operator.written if real is None else real(entry)
+
+
+def draws_random(operator: Operator, entry: Entry) -> bool:
+    """Tells whether the entry takes numbers from a generator."""
+    if entry.op == _ATTENTION:
+        return bool(entry.args[3] != 0.0)
+    return torch.Tag.nondeterministic_seeded in operator.overload.tags
+
+
+def native_reason(
+    operator: Operator | None, entry: Entry, storages: tuple[StorageInfo, ...]
+) -> str | None:
+    """Returns why an entry has to run natively, or None if its compilation may be tried."""
+    if operator is None:
+        return "it is not an operator of torch.ops"
+    if not entry.op.startswith("aten::"):
+        return "it is not an ATen operator"
+    name = operator.functional or entry.op
+    reason = NEVER_COMPILE.get(name) or NEVER_COMPILE.get(entry.op)
+    if reason is not None:
+        return reason
+    by_index = operator.name in ("aten::index.Tensor", "aten::_unsafe_index.Tensor")
+    if not by_index and any(tag in operator.overload.tags for tag in _NO_TAGS):
+        return "its result's shape depends on data"
+    if draws_random(operator, entry):
+        return "it draws random numbers"
+    return (
+        _reason_in_data(entry, storages)
+        or _reason_in_writes(operator, entry, storages)
+        or _reason_in_values(name, entry)
+    )
+
+
+def _reason_in_data(entry: Entry, storages: tuple[StorageInfo, ...]) -> str | None:
+    for value in argument_values(entry):
+        if isinstance(value, HostScalar) and value.dtype.is_complex:
+            return "it has a complex scalar"
+        if isinstance(value, str) and value == "generator":
+            return "it takes a generator"
+        if isinstance(value, TensorRef):
+            if value.dtype not in _DTYPES:
+                return f"{value.dtype} is not compiled"
+            if 0 in value.sizes:
+                return "it reads an empty tensor"
+            if not has_view(value, storages[value.storage]):
+                return f"no chain of views gives {value.sizes} by {value.strides}"
+    for ref in entry.outputs:
+        if ref is not None and 0 not in ref.sizes:
+            if ref.dtype not in _DTYPES:
+                return f"{ref.dtype} is not compiled"
+            if not has_view(ref, storages[ref.storage]):
+                return "its result is not dense"
+    return None
+
+
+def _reason_in_writes(
+    operator: Operator, entry: Entry, storages: tuple[StorageInfo, ...]
+) -> str | None:
+    positions = written_arguments(operator, entry)
+    if operator.written and operator.functional is None:
+        return "it writes its arguments in a way of its own"
+    for position in positions:
+        for ref in _as_list(entry.args[position]):
+            if ref is None:
+                continue
+            info = storages[ref.storage]
+            if overlaps_itself(ref):
+                return "it writes to a tensor that overlaps itself"
+            written = math.prod(ref.sizes) * ref.dtype.itemsize
+            if info.nbytes > _LARGE_STORAGE_BYTES and written * _SMALL_WRITE_SHARE < info.nbytes:
+                return "it writes a small part of a large storage"
+    return None
+
+
+def _reason_in_values(name: str, entry: Entry) -> str | None:
+    packet = name.removeprefix("aten::").partition(".")[0]
+    refs = [value for value in argument_values(entry) if isinstance(value, TensorRef)]
+    floats = [ref.dtype for ref in refs if ref.dtype.is_floating_point]
+    if torch.float64 in floats and packet in _NO_FLOAT64:
+        return "IREE cannot link this function in float64"
+    if packet in _INTEGER_DIVISION:
+        results = [ref.dtype for ref in entry.outputs if ref is not None] or [refs[0].dtype]
+        if not results[0].is_floating_point:
+            return "integer division by zero is not checked"
+    if packet in ("index", "_unsafe_index", "index_put", "_unsafe_index_put"):
+        if any(item is not None and item.dtype == torch.bool for item in entry.args[1]):
+            return "it selects by a mask"
+    if entry.op == _ATTENTION and entry.args[0].sizes[1] != entry.args[1].sizes[1]:
+        return "attention with grouped heads is not written out"
+    return None
+
+
+def argument_values(entry: Entry) -> Iterator[Any]:
+    """Yields the argument values, those inside lists one by one."""
+    for arg in entry.args:
+        yield from _as_list(arg)
+
+
+def _as_list(value: Any) -> list[Any] | tuple[Any, ...]:
+    return value if isinstance(value, (list, tuple)) else [value]

@@ -1,0 +1,182 @@
+"""Region to FX graph: replay under fake tensors through PyTorch's own functionalization.
+
+The graph is a function from the input storages, in storage order, and the packed scalars to the
+output storages. A reference becomes views over its storage; a write through a view becomes a new
+value of the storage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torch_shark.lowering import decompositions
+from torch_shark.lowering.indices import index_limits
+from torch_shark.lowering.operators import Operator, find_operator
+from torch_shark.lowering.region import Region, ScalarSlot
+from torch_shark.lowering.scalars import compute_dtype
+from torch_shark.lowering.support import written_arguments
+from torch_shark.lowering.views import (
+    build_view,
+    covers_storage,
+    in_storage_order,
+    storage_layout,
+)
+from torch_shark.record import Entry, HostScalar, TensorRef
+
+# IREE takes no integer tensor to overwrite: such an output goes out as floats of the same bits.
+_OUTPUT_BITS = {
+    torch.int64: torch.float64,
+    torch.int32: torch.float32,
+    torch.int16: torch.float16,
+    torch.int8: torch.bool,
+    torch.uint8: torch.bool,
+}
+_ALIASES = (
+    torch.ops.aten.alias.default,
+    torch.ops.aten.detach.default,
+    torch.ops.aten.lift_fresh.default,
+    torch.ops.aten.lift_fresh_copy.default,
+)
+
+
+def trace_region(region: Region) -> torch.fx.GraphModule:
+    """Returns the region as a functional FX graph with fake-tensor metadata.
+
+    Its placeholders are the input storages, then the vectors of f64 and of i64 scalars where the
+    region has such; its results are the output storages.
+    """
+    arguments = [_empty_storage(region, s) for s in region.inputs]
+    for kind, dtype in (("f64", torch.float64), ("i64", torch.int64)):
+        count = sum(k == kind for _, k in region.scalars)
+        if count:
+            arguments.append(torch.empty(count, dtype=dtype))
+
+    def run(*values: torch.Tensor) -> list[torch.Tensor]:
+        return _Replay(region, values).run()
+
+    with torch.no_grad():
+        graph = make_fx(
+            dispatch_functionalize(run, FunctionalTensorMode()),
+            decomposition_table=decompositions.table(),
+            tracing_mode="fake",
+        )(*arguments)
+    _drop_aliases(graph.graph)
+    graph.graph.eliminate_dead_code()
+    return graph
+
+
+def _drop_aliases(graph: torch.fx.Graph) -> None:
+    """Replaces what only names its argument anew; IREE has no lowering for some of it."""
+    for overload in _ALIASES:
+        for node in graph.find_nodes(op="call_function", target=overload):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+
+
+def _as_output(value: torch.Tensor) -> torch.Tensor:
+    bits = _OUTPUT_BITS.get(value.dtype)
+    if bits is None:
+        return value
+    # The compiler crashes on a change of bits without dimensions.
+    return (value if value.dim() else value.reshape(1)).view(bits)
+
+
+def _empty_storage(region: Region, storage: int) -> torch.Tensor:
+    info = region.storages[storage]
+    return torch.empty(storage_layout(info).shape, dtype=info.dtype)
+
+
+class _Replay:
+    """Runs a region's entries on the values of its storages."""
+
+    def __init__(self, region: Region, values: tuple[torch.Tensor, ...]) -> None:
+        self._region = region
+        self._storages: dict[int, torch.Tensor] = dict(zip(region.inputs, values, strict=False))
+        vectors = iter(values[len(region.inputs) :])
+        kinds = {kind for _, kind in region.scalars}
+        packed = {kind: next(vectors) for kind in ("f64", "i64") if kind in kinds}
+        self._scalars: dict[ScalarSlot, torch.Tensor] = {}
+        used = {"f64": 0, "i64": 0}
+        for slot, kind in region.scalars:
+            self._scalars[slot] = packed[kind][used[kind]]
+            used[kind] += 1
+
+    def run(self) -> list[torch.Tensor]:
+        for number, entry in enumerate(self._region.entries):
+            self._run_entry(number, entry)
+        return [_as_output(self._storages[s]) for s in self._region.outputs]
+
+    def _run_entry(self, number: int, entry: Entry) -> None:
+        operator = find_operator(entry.op)
+        assert operator is not None
+        args = [self._argument(number, i, operator, value) for i, value in enumerate(entry.args)]
+        for limit in index_limits(operator, entry):
+            if limit.item is None:
+                args[limit.arg] = limit.bound(args[limit.arg])
+            else:
+                args[limit.arg][limit.item] = limit.bound(args[limit.arg][limit.item])
+        written = written_arguments(operator, entry)
+        if operator.functional is not None:
+            results = decompositions.call(
+                operator.functional, [args[i] for i in operator.functional_args]
+            )
+        else:
+            results = decompositions.call(entry.op, args)
+        flat = _flatten(results)
+        targets = [
+            ref
+            for i in written
+            for ref in (entry.args[i] if isinstance(entry.args[i], list) else [entry.args[i]])
+        ]
+        if operator.functional is None:
+            targets = [*entry.outputs, *targets]
+        for ref, value in zip(targets, flat, strict=True):
+            if ref is not None:
+                self._write(ref, value)
+
+    def _argument(self, number: int, position: int, operator: Operator, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [
+                self._item(ScalarSlot(number, position, i), operator, item)
+                for i, item in enumerate(value)
+            ]
+        return self._item(ScalarSlot(number, position, None), operator, value)
+
+    def _item(self, slot: ScalarSlot, operator: Operator, value: Any) -> Any:
+        if isinstance(value, TensorRef):
+            return build_view(self._value(value.storage), value, self._region.storages[value.storage])
+        scalar = self._scalars.get(slot)
+        if scalar is None:
+            return operator.python_argument(slot.arg, value)
+        dtype = compute_dtype(
+            self._region.entries[slot.entry],
+            value if isinstance(value, HostScalar) else HostScalar(0.0, torch.float64, True),
+        )
+        return scalar.to(dtype)
+
+    def _value(self, storage: int) -> torch.Tensor:
+        if storage not in self._storages:
+            # Born here and first seen as a destination: it holds nothing yet.
+            info = self._region.storages[storage]
+            self._storages[storage] = torch.zeros(storage_layout(info).shape, dtype=info.dtype)
+        return self._storages[storage]
+
+    def _write(self, ref: TensorRef, value: torch.Tensor) -> None:
+        info = self._region.storages[ref.storage]
+        value = value.to(ref.dtype)
+        if covers_storage(ref, info):
+            if value.shape != ref.sizes:
+                value = value.expand(ref.sizes)
+            self._storages[ref.storage] = in_storage_order(value, ref, storage_layout(info))
+        else:
+            build_view(self._value(ref.storage), ref, info).copy_(value)
+
+
+def _flatten(results: Any) -> list[torch.Tensor]:
+    if isinstance(results, (list, tuple)):
+        return [value for item in results for value in _flatten(item)]
+    return [results]

@@ -1,0 +1,47 @@
+"""Makes PyTorch know the device; called once, at the end of ``import torch``."""
+
+from __future__ import annotations
+
+import atexit
+
+import torch
+import torch._tensor_str
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from torch_shark import _C, compiler, config, device
+
+
+def register() -> None:
+    """Register the device's name, module, tensor methods and hooks."""
+    torch.utils.rename_privateuse1_backend("shark")
+    torch._register_device_module("shark", device)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    register_optimizer_step_post_hook(lambda *_: _C.flush_optimizer())
+    _print_from_host()
+    _C.set_planner(compiler.plan)
+    config.on_change(_apply_config)
+    atexit.register(_shut_down)
+
+
+def _apply_config() -> None:
+    """Tell the core what it reads of the knobs; what was recorded runs under the old ones."""
+    _C.synchronize()
+    _C.set_policy(config.policy)
+    _C.set_window_limits(config.window_operators, config.pending_bytes)
+
+
+def _print_from_host() -> None:
+    """Format tensors on the host: printing one would record and compile a dozen operators."""
+    original = torch._tensor_str._tensor_str
+
+    def tensor_str(self: torch.Tensor, indent: int) -> str:
+        return original(self.cpu() if self.is_shark else self, indent)
+
+    torch._tensor_str._tensor_str = tensor_str
+
+
+def _shut_down() -> None:
+    """Run what is pending, end the thread and let go of executables before Python goes."""
+    _C.stop()
+    _C.set_planner(None)
+    compiler.forget()

@@ -1,0 +1,139 @@
+"""A compiled region, loaded and called."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import iree.runtime as rt
+from iree.runtime._binding import ArgumentPacker, InvokeContext, _invoke_statics
+
+from torch_shark.errors import ExecutableLoadError, SharkError
+from torch_shark.lowering.interface import BufferType, RegionInterface
+from torch_shark.runtime.device import close_at_exit, get_device
+from torch_shark.runtime.interop import NativeBuffer, ViewType, import_buffer
+from torch_shark.runtime.scalars import Scalar, scalar_vectors
+
+_DRIVERS = {"cpu": "local-task"}
+
+
+class ExecutableRunError(SharkError, RuntimeError):
+    """IREE's runtime reported an error from a call.
+
+    Args:
+        function: the function that was called, with its module.
+        reason: what the runtime said.
+    """
+
+    def __init__(self, function: str, reason: str) -> None:
+        super().__init__(function, reason)
+
+    def __str__(self) -> str:
+        function, reason = self.args
+        return f"[shark] IREE's runtime failed in {function}.\n{reason}"
+
+
+class Executable:
+    """A region's executable on the target's device.
+
+    Calls from several threads take turns; IREE runs without the GIL.
+
+    Args:
+        vmfb: the executable as IREE's compiler wrote it.
+        interface: how it is called.
+        target: what it was compiled for.
+        origin: where the bytes came from, for errors.
+
+    Raises:
+        ExecutableLoadError: IREE does not take the bytes or the device does not take the kernels,
+            or the interface names a function that is not in them.
+        ForkedProcessError: this process is a fork of the one that made the device.
+    """
+
+    def __init__(
+        self,
+        vmfb: bytes,
+        interface: RegionInterface,
+        *,
+        target: str = "cpu",
+        origin: str = "the compiler",
+    ) -> None:
+        self.interface = interface
+        self._lock = threading.Lock()
+        self._device = get_device(_DRIVERS[target])
+        self._device.check_process()
+        try:
+            self._context, module = self._device.load(vmfb)
+        except Exception as error:  # the bindings raise whatever IREE's status code maps to
+            raise ExecutableLoadError(target, origin, str(error)) from error
+        module_name, _, name = interface.function.rpartition(".")
+        self._function = module.lookup_function(name)
+        if self._function is None or module.name != module_name:
+            found = [f"{module.name}.{exported}" for exported in module.function_names]
+            reason = f"expected function {interface.function}, got {', '.join(found)}"
+            raise ExecutableLoadError(target, origin, reason)
+
+        self._packer = ArgumentPacker(_invoke_statics)
+        self._invoke_context = InvokeContext(self._device.hal_device)
+        self._results = rt.VmVariantList(0)
+        self._input_types = [_view_type(buffer) for buffer in interface.inputs]
+        self._output_types = [_view_type(buffer) for buffer in interface.outputs]
+        self._scalars = scalar_vectors(self._device, interface.scalars)
+        close_at_exit(self)
+
+    def __call__(
+        self,
+        inputs: Sequence[NativeBuffer],
+        outputs: Sequence[NativeBuffer],
+        scalars: Sequence[Scalar] = (),
+    ) -> None:
+        """Run the region and wait for it.
+
+        Args:
+            inputs: one buffer for each input of the interface.
+            outputs: one buffer for each output, overwritten. None may share memory with an input
+                or another output: IREE orders no reads before such a write.
+            scalars: one value for each scalar of the interface.
+
+        Raises:
+            ValueError: the number of buffers or scalars is not the interface's.
+            BufferImportError: a buffer is too small or its address not aligned.
+            ExecutableRunError: IREE reports an error, or the executable is closed.
+            ForkedProcessError: this process is a fork of the one that made the device.
+        """
+        if len(scalars) != len(self.interface.scalars):
+            raise ValueError(
+                f"[shark] expected {len(self.interface.scalars)} scalars, got {len(scalars)}"
+            )
+        with self._lock:
+            if self._context is None:
+                raise ExecutableRunError(self.interface.function, "The executable is closed.")
+            self._device.check_process()
+            views = self._views(inputs, self._input_types)
+            views += [vector.fill(scalars) for vector in self._scalars]
+            views += self._views(outputs, self._output_types)
+            arguments = self._packer.pack(self._invoke_context, views, {})
+            try:
+                self._context.invoke(self._function, arguments, self._results)
+            except Exception as error:
+                raise ExecutableRunError(self.interface.function, str(error)) from error
+
+    def _views(
+        self, buffers: Sequence[NativeBuffer], types: list[ViewType]
+    ) -> list[rt.HalBufferView]:
+        device = self._device
+        return [
+            import_buffer(device, buffer).view(view_type)
+            for buffer, view_type in zip(buffers, types, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Unload the executable; it can't be called afterwards."""
+        with self._lock:
+            self._scalars = []
+            self._context = self._function = None
+            self._packer = self._invoke_context = self._results = None
+
+
+def _view_type(buffer: BufferType) -> ViewType:
+    return buffer.shape, int(rt.HalElementType[buffer.element_type])

@@ -1,0 +1,61 @@
+"""What IREE compiles for: flags, the runtime's driver, the native device and how memory is shared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One compilation target.
+
+    Attributes:
+        name: what the user calls it.
+        flags: the IREE compiler's flags; they are part of every cache key.
+        driver: the URI of the IREE runtime's device.
+        native_device: the type of the ATen device whose kernels replay operators.
+        sharing: "alias" if IREE and the native device see the same bytes, else "copy".
+        host_features: the executable depends on the CPU features of this machine.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    driver: str
+    native_device: str
+    sharing: Literal["alias", "copy"]
+    host_features: bool
+
+
+# Wanted by every target: f64 stays f64, and the importer's dialect is read.
+_COMMON_FLAGS = ("--iree-input-type=torch", "--iree-input-demote-f64-to-f32=false")
+
+_TARGETS = {
+    "cpu": Target(
+        name="cpu",
+        flags=(
+            *_COMMON_FLAGS,
+            "--iree-hal-target-device=local",
+            "--iree-hal-local-target-device-backends=llvm-cpu",
+            "--iree-llvmcpu-target-cpu=host",
+            "--iree-opt-level=O2",
+        ),
+        driver="local-task",
+        native_device="cpu",
+        sharing="alias",
+        host_features=True,
+    ),
+}
+
+
+def get_target(name: str) -> Target:
+    """Returns the target of a name.
+
+    Raises:
+        ValueError: no target has this name; the message lists those known.
+    """
+    try:
+        return _TARGETS[name]
+    except KeyError:
+        known = ", ".join(sorted(_TARGETS))
+        raise ValueError(f"[shark] expected a target among: {known}; got {name!r}") from None
