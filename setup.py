@@ -60,6 +60,12 @@ class BuildSharkExtension(BuildExtension):
         # pip would compile an editable install in a folder that it then deletes.
         self.build_temp = OBJECTS
 
+    def copy_extensions_to_source(self) -> None:
+        """Put a new file in place: processes that run the old one keep it."""
+        for extension in self.extensions:
+            Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+        super().copy_extensions_to_source()
+
     def run(self) -> None:
         """Generate, compile, record."""
         for extension in self.extensions:

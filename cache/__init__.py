@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from .eviction import evict
@@ -12,6 +13,8 @@ from .key import CacheKey, Part
 from .store import Store
 
 __all__ = ["CacheKey", "Counters", "DiskCache", "Part"]
+
+_MOST_COMPARED = 200
 
 
 @dataclass
@@ -74,9 +77,11 @@ class DiskCache:
     def explain_miss(self, key: CacheKey) -> str:
         """Say in one sentence in which parts the nearest entry differs from `key`.
 
-        The nearest entry has the fewest different parts; of several, the latest used one.
+        The nearest entry has the fewest different parts; of several, the latest used one. Only the
+        latest used entries are compared, so that a large cache costs a miss little.
         """
-        entries = [key.differences(stored) for stored in self._store.stored_keys()]
+        latest = islice(self._store.stored_keys(), _MOST_COMPARED)
+        entries = [key.differences(stored) for stored in latest]
         if not entries:
             return f"the cache folder {self.folder} holds no entries"
         nearest = min(entries, key=len)

@@ -1,5 +1,3 @@
-#include <pybind11/stl.h>
-
 #include "csrc_py/bindings.h"
 #include "dispatch/ops/op_info.h"
 
@@ -8,14 +6,6 @@ namespace py = pybind11;
 namespace torch_shark {
 
 void init_operators(py::module_& m) {
-  m.def(
-      "set_liftable",
-      [](const std::vector<std::string>& names) {
-        for (const std::string& name : names) {
-          find_op_info(name).lifts_doubles = true;
-        }
-      },
-      "Name the operators whose doubles are inputs of their plans, not constants.");
   m.def(
       "op_policy",
       [](const std::string& name) {

@@ -1,5 +1,6 @@
 // The compiler and the IREE runtime, as dispatch/ sees them, over torch_shark.plan.
 
+#include <pybind11/stl.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -150,14 +151,33 @@ std::shared_ptr<const Plan> to_plan(const py::object& steps) {
 
 class PyCompiler final : public Compiler {
  public:
-  explicit PyCompiler(py::object plan) : plan_(keep(std::move(plan))) {}
+  PyCompiler(py::object liftable, py::object plan)
+      : liftable_(keep(std::move(liftable))), plan_(keep(std::move(plan))) {}
+
+  void prepare() override {
+    if (prepared_) {
+      return;
+    }
+    with_python([&] {
+      using Positions = std::map<std::string, std::vector<size_t>>;
+      for (const auto& [name, arguments] : py::handle(liftable_.get())().cast<Positions>()) {
+        OpInfo& op = find_op_info(name);
+        for (size_t i : arguments) {
+          op.args[i].lifted = true;
+        }
+      }
+    });
+    prepared_ = true;
+  }
 
   std::shared_ptr<const Plan> plan(const Window& window) override {
     return with_python([&] { return to_plan(py::handle(plan_.get())(to_record(window))); });
   }
 
  private:
+  std::shared_ptr<PyObject> liftable_;
   std::shared_ptr<PyObject> plan_;
+  bool prepared_ = false;  // read and set in the executor's exclusive section
 };
 
 }  // namespace
@@ -169,10 +189,13 @@ void init_planner(py::module_& m) {
       .def_property("imported", &PyBuffer::imported, &PyBuffer::set_imported);
   m.def(
       "set_planner",
-      [](const py::object& plan) {
-        set_compiler(plan.is_none() ? nullptr : std::make_shared<PyCompiler>(plan));
+      [](const py::object& liftable, const py::object& plan) {
+        set_compiler(std::make_shared<PyCompiler>(liftable, plan));
       },
-      "Install the function that makes the steps of a WindowRecord, or None.");
+      py::arg("liftable"), py::arg("plan"),
+      "Install the functions that say which arguments are lifted, as {operator: positions}, and "
+      "that make the steps of a WindowRecord.");
+  m.def("remove_planner", [] { set_compiler(nullptr); });
 }
 
 }  // namespace torch_shark

@@ -5,6 +5,7 @@
 namespace torch_shark {
 
 // One per room; module.cpp only calls them.
+void init_benchmark(pybind11::module_& m);
 void init_device(pybind11::module_& m);
 void init_metrics(pybind11::module_& m);
 void init_operators(pybind11::module_& m);

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_C, m) {
   register_hooks();
   register_operators();
   install_gil_hooks();
+  init_benchmark(m);
   init_device(m);
   init_metrics(m);
   init_operators(m);

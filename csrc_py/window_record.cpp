@@ -1,6 +1,7 @@
 #include "csrc_py/window_record.h"
 
 #include <torch/csrc/DynamicTypes.h>
+#include <pybind11/complex.h>
 #include <torch/csrc/utils/pybind.h>
 
 namespace py = pybind11;

@@ -10,6 +10,7 @@ enum class Policy { native, iree };
 // What dispatch/ reads of torch_shark.config; csrc_py keeps it up to date.
 struct Config {
   std::atomic<Policy> policy{Policy::native};
+  std::atomic<int> debug{0};
   // A window ends at the first repeat of its content after so many operators ...
   std::atomic<size_t> window_operators{4096};
   // ... or after results of so many bytes, or so many bytes copied from the host.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections import deque
 from typing import TYPE_CHECKING
 
 from torch_shark import config
@@ -14,25 +16,44 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()
 _planner: Planner | None = None
+_explained_misses: deque[str] = deque(maxlen=100)
 
 
 class _CacheOnDisk:
-    """The disk cache as the planner wants it, with an explanation of each miss."""
+    """The disk cache as the planner wants it; misses are explained when they happen."""
 
     def __init__(self, cache: DiskCache) -> None:
         self._cache = cache
 
     def get(self, key_parts: KeyParts) -> bytes | None:
-        return self._cache.get(CacheKey.of(key_parts))
+        key = CacheKey.of(key_parts)
+        data = self._cache.get(key)
+        if data is None:
+            name, text = key_parts[0]
+            _explained_misses.append(f"{name} {text}: {self._cache.explain_miss(key)}")
+        return data
 
     def put(self, key_parts: KeyParts, data: bytes) -> None:
         self._cache.put(CacheKey.of(key_parts), data)
 
 
+def liftable() -> dict[str, list[int]]:
+    """Return the arguments, by operator, whose floats are inputs of plans; the core asks once."""
+    from torch_shark.lowering.scalars import LIFTABLE, liftable_positions
+
+    return {name: sorted(liftable_positions(name)) for name in LIFTABLE}
+
+
 def plan(record: WindowRecord) -> list[Step]:
     """Return the steps of a window; the core calls this for each new signature."""
     with _lock:
-        return _get_planner().plan(record)
+        planner = _get_planner()
+        before = planner.stats.compiles
+        steps = planner.plan(record)
+        if config.debug >= 1 and planner.stats.compiles > before:
+            for miss in planner.stats.misses[before - planner.stats.compiles :]:
+                print(f"[shark] compiled region {miss}", file=sys.stderr)
+        return steps
 
 
 def stats() -> PlannerStats:
@@ -42,10 +63,16 @@ def stats() -> PlannerStats:
     return PlannerStats() if _planner is None else _planner.stats
 
 
+def explained_misses() -> list[str]:
+    """Return why the latest look-ups in the disk cache found nothing."""
+    return list(_explained_misses)
+
+
 def reset_stats() -> None:
     """Set the planner's counters to zero."""
     from torch_shark.plan import PlannerStats
 
+    _explained_misses.clear()
     if _planner is not None:
         _planner.stats = PlannerStats()
 

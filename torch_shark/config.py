@@ -144,12 +144,12 @@ class Config:
         4096, to_int(1), "A window ends, at the latest, after this many operators."
     )
     pending_bytes = Knob(
-        256 << 20, to_int(0), "A window ends when its results and snapshots pass this many bytes."
+        1 << 30, to_int(0), "A window ends when its results and snapshots pass this many bytes."
     )
     debug = Knob(
         0,
-        to_int(0, 4),
-        "What is told on stderr: 1 compilations, 2 a line per window, 3 its operators, 4 the MLIR.",
+        to_int(0, 3),
+        "What is told on stderr: 1 compilations, 2 also a line per window, 3 also its operators.",
     )
     dump_dir = Knob(
         None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -37,15 +37,18 @@ KeyParts = list[tuple[str, str]]
 class ByteStore(Protocol):
     """Where executables are kept between processes. An unreadable item is a miss."""
 
-    def get(self, key_parts: KeyParts) -> bytes | None: ...
+    def get(self, key_parts: KeyParts) -> bytes | None:
+        """Return the bytes stored under a key, or None."""
 
-    def put(self, key_parts: KeyParts, data: bytes) -> None: ...
+    def put(self, key_parts: KeyParts, data: bytes) -> None:
+        """Store bytes under a key."""
 
 
 class Executable(Protocol):
     """A loaded region."""
 
-    def __call__(self, inputs: list[Any], outputs: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(self, inputs: list[Any], outputs: list[Any], scalars: list[Any]) -> None:
+        """Run it over buffers, writing the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +177,11 @@ class Planner:
                 if loaded is not None:
                     steps.extend(_checks(plan, placed))
                     steps.append(_region_step(plan, placed, loaded))
-                elif len(entries) > 1:
+                elif len(self._unsupported) != known:
+                    return None
+                else:
                     half = len(entries) // 2
                     pending += [entries[half:], entries[:half]]
-            if len(self._unsupported) != known:
-                return None
         return steps
 
     def _find(self, plan: RegionPlan, placed: Placed) -> _Loaded | None:
@@ -215,7 +218,9 @@ class Planner:
             self._store.put(self._key("region", plan.digest), artifact.to_bytes())
         return loaded
 
-    def _load_artifact(self, artifact: Artifact, plan: RegionPlan, placed: Placed) -> _Loaded | None:
+    def _load_artifact(
+        self, artifact: Artifact, plan: RegionPlan, placed: Placed
+    ) -> _Loaded | None:
         if artifact.interface is None:
             return None
         try:
@@ -228,7 +233,8 @@ class Planner:
         """Finds the entries of a failed region that do not lower by themselves."""
         for e in plan.entries:
             digest = placed.kinds[e].digest
-            if digest in self._lowers or digest in self._unsupported:
+            lowers = digest in self._lowers and len(plan.entries) > 1
+            if lowers or digest in self._unsupported:
                 continue
             reason = self._stored_reason(digest)
             if reason is None:
@@ -271,7 +277,7 @@ def _checks(plan: RegionPlan, placed: Placed) -> list[CheckStep]:
     """One check for each index that enters the region."""
     checks: dict[CheckStep, None] = {}
     for e in plan.entries:
-        for storage, limit in placed.kinds[e].limits:
+        for _, limit in placed.kinds[e].limits:
             if limit.checked:
                 values = placed.record.entries[e].args[limit.arg]
                 ref = values if limit.item is None else values[limit.item]

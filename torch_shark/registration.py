@@ -18,7 +18,7 @@ def register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     register_optimizer_step_post_hook(lambda *_: _C.flush_optimizer())
     _print_from_host()
-    _C.set_planner(compiler.plan)
+    _C.set_planner(compiler.liftable, compiler.plan)
     config.on_change(_apply_config)
     atexit.register(_shut_down)
 
@@ -27,6 +27,7 @@ def _apply_config() -> None:
     """Tell the core what it reads of the knobs; what was recorded runs under the old ones."""
     _C.synchronize()
     _C.set_policy(config.policy)
+    _C.set_debug(config.debug)
     _C.set_window_limits(config.window_operators, config.pending_bytes)
 
 
@@ -43,5 +44,5 @@ def _print_from_host() -> None:
 def _shut_down() -> None:
     """Run what is pending, end the thread and let go of executables before Python goes."""
     _C.stop()
-    _C.set_planner(None)
+    _C.remove_planner()
     compiler.forget()

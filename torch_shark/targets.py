@@ -1,4 +1,4 @@
-"""What IREE compiles for: flags, the runtime's driver, the native device and how memory is shared."""
+"""What IREE compiles for: flags, the runtime's driver, the native device, shared memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -17,7 +18,8 @@ struct DeviceStorage;
 // storage, so code that only has a pointer finds its way back.
 //
 // The mapping is divided into one segment per power-of-two size class; freed slots are recycled.
-// Locking: `mutex_` guards the free lists and owners; no other lock is taken under it.
+// Locking: threads keep a few free slots of their own, since one thread reserves what another
+// releases; `mutex_` guards the shared rest, and no other lock is taken under it.
 class Arena {
  public:
   static Arena& instance();
@@ -30,18 +32,30 @@ class Arena {
   // The storage whose range holds `address`, or nullptr. The caller keeps that storage alive.
   DeviceStorage* find(const void* address) const;
 
+  static constexpr size_t kClasses = 35;  // 64 bytes to 1 TiB
+
  private:
-  struct SizeClass {
-    std::vector<DeviceStorage*> owners;
-    std::vector<uint32_t> free_slots;
+  struct Slot {
+    size_t size_class;
+    size_t index;
   };
+  struct SizeClass {
+    std::vector<uint32_t> free_slots;
+    size_t unused = 0;              // slots from here on were never given out
+    DeviceStorage** owners;         // by slot; lazily committed memory
+  };
+  struct LocalSlots;
 
   Arena();
-  size_t class_of(const void* address) const;
+  static LocalSlots& local_slots();
+  bool contains(const void* address) const;
+  Slot slot_of(const void* address) const;
+  void take(size_t size_class, std::vector<uint32_t>& slots);
+  void give(size_t size_class, std::vector<uint32_t>& slots, size_t keep);
 
   char* base_;
-  mutable std::mutex mutex_;
-  std::vector<SizeClass> classes_;
+  std::mutex mutex_;
+  std::array<SizeClass, kClasses> classes_;
 };
 
 }  // namespace torch_shark

@@ -31,12 +31,11 @@ uint64_t bits(double value) {
 }
 
 void add_value(Hash128& hash, const c10::IValue& value, const OpInfo& op, const OpInfo::Arg& arg) {
-  const bool lifted = arg.scalar && op.lifts_doubles;
   if (value.isNone()) {
     hash.add(1);
   } else if (value.isDouble()) {
     hash.add(2);
-    hash.add(lifted ? 0 : bits(value.toDouble()));
+    hash.add(arg.lifted ? 0 : bits(value.toDouble()));
   } else if (value.isInt()) {
     hash.add(3);
     hash.add(op.policy.value_ints ? 0 : static_cast<uint64_t>(value.toInt()));
@@ -122,18 +121,22 @@ void set_compiler(std::shared_ptr<Compiler> compiler) {
 
 std::shared_ptr<const Plan> find_plan(const Window& window) {
   PlanCache& all = cache();
-  const Hash128 key = signature(window);
   std::shared_ptr<Compiler> compiler;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    compiler = all.compiler;
+  }
+  if (!compiler) {
+    return nullptr;
+  }
+  compiler->prepare();
+  const Hash128 key = signature(window);
   {
     std::lock_guard<std::mutex> lock(all.mutex);
     if (auto found = all.plans.find(key); found != all.plans.end()) {
       all.recent.splice(all.recent.begin(), all.recent, found->second);
       return found->second->second;
     }
-    compiler = all.compiler;
-  }
-  if (!compiler) {
-    return nullptr;
   }
   std::shared_ptr<const Plan> plan = compiler->plan(window);
   std::list<PlanCache::Item> dropped;

@@ -67,6 +67,8 @@ struct Plan {
 class Compiler {
  public:
   virtual ~Compiler() = default;
+  // Called before each signature is taken; marks the arguments whose doubles plans take as inputs.
+  virtual void prepare() = 0;
   virtual std::shared_ptr<const Plan> plan(const Window& window) = 0;
 };
 

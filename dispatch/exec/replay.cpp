@@ -90,9 +90,9 @@ at::Tensor bind(const TensorRef& ref) {
   return tensor;
 }
 
-void call_native(const Entry& entry, torch::jit::Stack& stack) {
+torch::jit::Stack bind_arguments(const Entry& entry) {
   const OpInfo& op = *entry.op;
-  op.native_steps.fetch_add(1, std::memory_order_relaxed);
+  torch::jit::Stack stack;
   stack.reserve(op.args.size());
   const TensorRef* next = entry.operands.data();
   for (size_t i = 0; i < op.args.size(); ++i) {
@@ -117,6 +117,12 @@ void call_native(const Entry& entry, torch::jit::Stack& stack) {
         stack.push_back(entry.args[i]);
     }
   }
+  return stack;
+}
+
+void call_native(const Entry& entry, torch::jit::Stack& stack) {
+  const OpInfo& op = *entry.op;
+  op.native_steps.fetch_add(1, std::memory_order_relaxed);
   if (has_lazy_bits(entry)) {
     op.handle.callBoxed(stack);
   } else {
@@ -125,7 +131,7 @@ void call_native(const Entry& entry, torch::jit::Stack& stack) {
 }
 
 void replay(const Entry& entry) {
-  torch::jit::Stack stack;
+  torch::jit::Stack stack = bind_arguments(entry);
   call_native(entry, stack);
   const TensorRef* next = entry.results.data();
   for (size_t i = 0; i < entry.op->results.size(); ++i) {

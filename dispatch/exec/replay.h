@@ -25,11 +25,14 @@ class ReplayScope {
 // A native tensor over the memory of `ref`, which is allocated if there is none yet.
 at::Tensor bind(const TensorRef& ref);
 
-// Calls the operator on the native device over the storages' memory and leaves its results on
-// `stack`. In-place stays in place and aliasing stays aliasing, so there is nothing to translate.
+// The arguments of the call as native tensors over the storages' memory. In-place stays in place and
+// aliasing stays aliasing, so there is nothing to translate.
+torch::jit::Stack bind_arguments(const Entry& entry);
+
+// Calls the operator on the native device; replaces the bound arguments on `stack` by its results.
 void call_native(const Entry& entry, torch::jit::Stack& stack);
 
-// call_native, then gives the fresh results to their storages.
+// Binds and calls, then gives the fresh results to their storages.
 void replay(const Entry& entry);
 
 }  // namespace torch_shark

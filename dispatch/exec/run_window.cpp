@@ -2,7 +2,11 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iostream>
+#include <sstream>
+#include <unordered_set>
 
 #include "dispatch/config.h"
 #include "dispatch/device/native_device.h"
@@ -64,26 +68,30 @@ class WindowRun {
   void run_step(const CheckStep& step) {
     Entry& entry = window_.entries[step.entry];
     if (!failure_of_operands(entry)) {
-      attempt(entry, [&] {
+      const bool good = attempt(entry, [&] {
         const Geometry& geometry = step.geometry;
         check_indices(native_tensor(storage(step.storage).native().storage, geometry.sizes,
                                     geometry.strides, step.offset, geometry.dtype),
                       step.low, step.high, step.ignored);
       });
+      if (!good) {
+        refused_.insert(step.entry);
+      }
     }
   }
 
   void run_step(const RegionStep& step) {
-    Failure failure;
-    for (uint32_t i : step.entries) {
-      if ((failure = failure_of_operands(window_.entries[i]))) {
-        break;
-      }
-    }
-    if (failure) {
+    const bool whole = std::none_of(step.entries.begin(), step.entries.end(), [this](uint32_t i) {
+      return refused_.contains(i) || failure_of_operands(window_.entries[i]);
+    });
+    if (!whole) {
       // Part of the region can still have values: find out which, one operator at a time.
       for (uint32_t i : step.entries) {
-        run_native(window_.entries[i]);
+        if (refused_.contains(i)) {
+          window_.entries[i].release();
+        } else {
+          run_native(window_.entries[i]);
+        }
       }
       return;
     }
@@ -122,8 +130,9 @@ class WindowRun {
     return slot.item ? value.toListRef()[*slot.item].toScalar() : value.toScalar();
   }
 
+  // Whether the work was done; if not, the entry has failed.
   template <typename Work>
-  void attempt(Entry& entry, Work work) {
+  bool attempt(Entry& entry, Work work) {
     try {
       try {
         work();
@@ -131,6 +140,7 @@ class WindowRun {
         error.add_context(c10::str("[shark] raised by ", entry.op->name, ", recorded earlier"));
         throw;
       }
+      return true;
     } catch (const std::exception& error) {
       if (!error_) {
         error_ = std::current_exception();
@@ -139,6 +149,7 @@ class WindowRun {
       fail(entry, std::make_shared<const std::string>(
                       c10::str(entry.op->name, " failed: ",
                                described ? described->what_without_backtrace() : error.what())));
+      return false;
     }
   }
 
@@ -172,12 +183,37 @@ class WindowRun {
   }
 
   Window& window_;
+  std::unordered_set<uint32_t> refused_;  // entries with an index out of range
   std::exception_ptr error_;
 };
+
+// What TORCH_SHARK_DEBUG shows; printed before the window runs, so that a crash shows its window.
+void describe(const Window& window, int debug) {
+  std::ostringstream text;
+  text << "[shark] window of " << window.entries.size() << " operators over "
+       << window.storages.size() << " storages\n";
+  for (const Entry& entry : window.entries) {
+    if (debug < 3) {
+      break;
+    }
+    text << "[shark]   " << entry.op->name;
+    for (const auto refs : {entry.operands, entry.results}) {
+      for (const TensorRef& ref : refs) {
+        text << (ref.storage ? c10::str(" %", ref.number, ref.sizes()) : std::string(" host"));
+      }
+      text << (refs.data() == entry.operands.data() ? " ->" : "");
+    }
+    text << "\n";
+  }
+  std::cerr << text.str() << std::flush;
+}
 
 }  // namespace
 
 std::exception_ptr run_window(Window& window) {
+  if (const int debug = config().debug.load(std::memory_order_relaxed); debug >= 2) {
+    describe(window, debug);
+  }
   const auto start = std::chrono::steady_clock::now();
   if (window.native_threads != at::get_num_threads()) {
     at::set_num_threads(window.native_threads);  // OpenMP's setting is per thread

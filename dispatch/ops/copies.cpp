@@ -3,7 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -86,6 +86,11 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   if (self.is_same(src)) {
     return self;
   }
+  TORCH_CHECK(!self._is_zerotensor(), "ZeroTensors are immutable. Please materialize the tensor "
+              "using `.clone()`, if you want a mutable zero tensor.");
+  if (src._is_zerotensor()) {
+    return self.zero_();
+  }
   if (!on_shark(src)) {
     TORCH_CHECK(src.device().type() == kNative, "[shark] expected a copy from the CPU or the shark "
                 "device, got a source on ", src.device());
@@ -110,7 +115,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
-  return at::_local_scalar_dense(read_native(self));
+  return at::native::_local_scalar_dense_cpu(read_native(self));
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

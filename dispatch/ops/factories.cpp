@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/TensorFactories.h>
 #include <torch/library.h>
 
 #include "dispatch/device/storage.h"
@@ -43,7 +44,21 @@ at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
   return tensor;
 }
 
+// Zeros without memory, which autograd makes and PyTorch turns into memory before an operator that
+// needs it gets here.
+at::Tensor efficient_zeros(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
+                           std::optional<c10::Layout> layout, std::optional<c10::Device> /*device*/,
+                           std::optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  at::native::ZeroTensorAllocator no_memory(c10::Device(kShark, 0));
+  return at::detail::empty_generic(
+      size, &no_memory,
+      c10::DispatchKeySet(kSharkKey) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+      c10::dtype_or_default(dtype), std::nullopt);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_efficientzerotensor", TORCH_FN(efficient_zeros));
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
 }

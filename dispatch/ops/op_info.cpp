@@ -58,16 +58,6 @@ ArgKind kind_of(const c10::Argument& argument) {
   }
 }
 
-// `Scalar`, `Scalar?` and `Scalar[]` (real_type: the schema's own type, before Scalar became a
-// number).
-bool is_scalar(const c10::Argument& argument) {
-  auto type = strip_optional(argument.real_type());
-  if (auto list = type->cast<c10::ListType>()) {
-    type = list->getElementType();
-  }
-  return type->kind() == c10::TypeKind::NumberType;
-}
-
 bool written_by_policy(const OpPolicy& policy, const std::string& argument) {
   const std::string padded = " " + std::string(policy.also_writes) + " ";
   return padded.find(" " + argument + " ") != std::string::npos;
@@ -96,8 +86,7 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
     const c10::AliasInfo* alias = argument.alias_info();
     const bool written =
         (alias != nullptr && alias->isWrite()) || written_by_policy(policy, argument.name());
-    args.push_back({kind_of(argument), argument.type()->kind() == c10::TypeKind::OptionalType, written,
-                    is_scalar(argument)});
+    args.push_back({kind_of(argument), argument.type()->kind() == c10::TypeKind::OptionalType, written});
   }
   for (const c10::Argument& result : schema.returns()) {
     const bool list = is_tensor_list_type(result.type());
@@ -113,6 +102,8 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
     results.push_back(info);
   }
   writes = std::any_of(args.begin(), args.end(), [](const Arg& arg) { return arg.written; });
+  counts_versions = writes && !handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView) &&
+                    handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
   fresh_results = false;
   bool only_tensors = true;
   for (const Result& result : results) {

@@ -22,7 +22,7 @@ struct OpInfo {
     ArgKind kind;
     bool optional;
     bool written;
-    bool scalar;  // of schema type Scalar: a number whose value need not shape the graph
+    bool lifted = false;  // its doubles are inputs of plans (set from the lowering's table)
   };
   struct Result {
     bool list;
@@ -40,15 +40,34 @@ struct OpInfo {
   const OpPolicy& policy;
   const c10::KernelFunction* structured_meta;  // nullptr if the operator is not structured
   ShapeFunction shape_function;                // nullptr if there is none
-  bool sync;           // run natively at once, always
-  bool writes;         // writes at least one argument
-  bool fresh_results;  // makes at least one tensor
-  // Doubles of these arguments may change without a new plan (set from the lowering's table).
-  bool lifts_doubles = false;
+  bool sync;                                   // run natively at once, always
+  bool writes;                                 // writes at least one argument
+  bool fresh_results;                          // makes at least one tensor
+  // On other devices its kernel is made of in-place operators, which count the versions of what they
+  // write; nothing above a kernel does. So it is for the recorder to count (in-place foreach).
+  bool counts_versions;
   mutable std::atomic<uint64_t> native_steps{0};
   // Set where inference was found impossible (a result that is no strided tensor, say).
   std::atomic<bool> always_native{false};
 };
+
+// Calls `visit` with each tensor that a call writes to, in the order of its arguments. `args` in
+// schema order.
+template <typename Visit>
+void for_each_written(const OpInfo& op, const std::vector<c10::IValue>& args, Visit visit) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!op.args[i].written || args[i].isNone()) {
+      continue;
+    }
+    if (op.args[i].kind == ArgKind::tensor) {
+      visit(args[i].toTensor());
+    } else {
+      for (const c10::IValue& element : args[i].toListRef()) {
+        visit(element.toTensor());
+      }
+    }
+  }
+}
 
 // The OpInfo of an operator; made on first use. References stay valid for the process.
 OpInfo& op_info(const c10::OperatorHandle& handle);

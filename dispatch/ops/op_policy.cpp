@@ -13,6 +13,7 @@ const std::vector<OpPolicy>& table() {
       // Kernels of our own.
       {.name = "aten::empty.memory_format", .dispatch = custom, .why = "makes a storage"},
       {.name = "aten::empty_strided", .dispatch = custom, .why = "makes a storage"},
+      {.name = "aten::_efficientzerotensor", .dispatch = custom, .why = "has no memory"},
       {.name = "aten::copy_", .dispatch = custom, .why = "crosses devices"},
       {.name = "aten::_copy_from", .dispatch = custom, .why = "crosses devices"},
       {.name = "aten::_copy_from_and_resize", .dispatch = custom, .why = "crosses devices"},

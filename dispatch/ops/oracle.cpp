@@ -27,8 +27,9 @@ void add(Hash128& key, const OpInfo& op, const c10::IValue& value) {
       key.add(1);
       return;
     }
-    key.add(2 + 256 * static_cast<uint64_t>(tensor.scalar_type()) + (uint64_t{tensor.is_conj()} << 16) +
-            (uint64_t{tensor.is_neg()} << 17) + (uint64_t{tensor.is_cpu()} << 18) +
+    key.add(2 + 256 * static_cast<uint64_t>(tensor.scalar_type()) +
+            (uint64_t{tensor.is_conj()} << 16) + (uint64_t{tensor.is_neg()} << 17) +
+            (uint64_t{tensor.is_cpu()} << 18) +
             (uint64_t{tensor.unsafeGetTensorImpl()->is_wrapped_number()} << 19));
     key.add(tensor.dim());
     for (int64_t size : tensor.sizes()) {
@@ -90,14 +91,19 @@ std::shared_ptr<const Inferred> recall(const Hash128& key) {
   return found == all.calls.end() ? nullptr : found->second;
 }
 
-void remember(const Hash128& key, const OpInfo& op, const torch::jit::Stack& results) {
+std::shared_ptr<const Inferred> remember(const Hash128& key, const OpInfo& op,
+                                         const torch::jit::Stack& args,
+                                         const torch::jit::Stack& results) {
   auto inferred = std::make_shared<Inferred>();
+  for_each_written(op, args, [&](const at::Tensor& written) {
+    inferred->arguments.push_back(geometry_if_defined(written));
+  });
   for (size_t i = 0; i < op.results.size(); ++i) {
     const OpInfo::Result& result = op.results[i];
     if (result.argument) {
-      inferred->arguments.push_back(result.list ? std::nullopt
-                                                : geometry_if_defined(results[i].toTensor()));
-    } else if (result.list) {
+      continue;
+    }
+    if (result.list) {
       const auto list = results[i].toTensorVector();
       inferred->list_lengths.push_back(list.size());
       for (const at::Tensor& element : list) {
@@ -112,7 +118,7 @@ void remember(const Hash128& key, const OpInfo& op, const torch::jit::Stack& res
   if (all.calls.size() >= kMaxRemembered) {
     all.calls.clear();
   }
-  all.calls.emplace(key, std::move(inferred));
+  return all.calls.insert_or_assign(key, std::move(inferred)).first->second;
 }
 
 }  // namespace torch_shark

@@ -11,13 +11,14 @@
 
 namespace torch_shark {
 
-// What one call of an operator gave, for all calls with arguments of the same metadata.
+// What one call of an operator, or its structured meta, gave: for all calls with arguments of the
+// same metadata.
 struct Inferred {
   // Fresh results, lists flattened; nullopt for an undefined tensor.
   std::vector<std::optional<Geometry>> results;
   // How many tensors each list result has, in order.
   std::vector<size_t> list_lengths;
-  // Geometries of the tensors that are both argument and result: `out=` may be resized.
+  // Geometries, after the call, of the tensors that it writes to: `out=` may be resized.
   std::vector<std::optional<Geometry>> arguments;
 };
 
@@ -25,6 +26,9 @@ struct Inferred {
 Hash128 metadata_key(const OpInfo& op, const torch::jit::Stack& args);
 
 std::shared_ptr<const Inferred> recall(const Hash128& key);
-void remember(const Hash128& key, const OpInfo& op, const torch::jit::Stack& results);
+// `args` as they are after the call.
+std::shared_ptr<const Inferred> remember(const Hash128& key, const OpInfo& op,
+                                         const torch::jit::Stack& args,
+                                         const torch::jit::Stack& results);
 
 }  // namespace torch_shark

@@ -115,24 +115,17 @@ bool size_depends_on_data(const OpInfo& op, const Stack& args) {
   return (&op == &index || &op == &index_out || &op == &unsafe_index) && has_mask_index(args);
 }
 
-// PyTorch's own shape and dtype rules, with their checks, called directly.
-// Nothing if the call is wrong: the oracle then lets the native device say so in its own words.
-bool infer_structured(const OpInfo& op, const Stack& args, Results& results) {
-  Stack metas(args);
+// PyTorch's own shape and dtype rules, with their checks, called directly. Leaves the results, on
+// the meta device, in `metas`. Nothing if the call is wrong: the oracle then lets the native device
+// say so in its own words.
+bool infer_structured(const OpInfo& op, const Stack& args, Stack& metas) {
+  metas = args;
   try {
     op.structured_meta->callBoxed(op.handle, c10::DispatchKeySet(), &metas);
+    return true;
   } catch (const c10::Error&) {
     return false;
   }
-  if (op.fresh_results) {
-    for (const c10::IValue& value : metas) {
-      const at::Tensor& meta = value.toTensor();
-      results.push_back(meta.defined() ? make_device_tensor(meta.sizes(), meta.strides(),
-                                                            meta.scalar_type())
-                                       : at::Tensor());
-    }
-  }
-  return true;
 }
 
 bool infer_by_shape(const OpInfo& op, const Stack& args, Results& results) {
@@ -153,22 +146,18 @@ void apply(const OpInfo& op, const Inferred& inferred, const Stack& args, Result
                                : at::Tensor());
   }
   auto settled = inferred.arguments.begin();
-  for (const OpInfo::Result& result : op.results) {
-    if (!result.argument) {
-      continue;
-    }
+  for_each_written(op, args, [&](const at::Tensor& out) {
     const std::optional<Geometry>& geometry = *settled++;
     if (!geometry) {
-      continue;
+      return;
     }
-    const at::Tensor& out = args[*result.argument].toTensor();
     if (out.sizes() != c10::IntArrayRef(geometry->sizes)) {
       at::native::resize_output(out, geometry->sizes);
     }
     if (out.strides() != c10::IntArrayRef(geometry->strides)) {
       out.as_strided_(geometry->sizes, geometry->strides);
     }
-  }
+  });
 }
 
 // Records the call and leaves its results on `stack`.
@@ -198,37 +187,54 @@ void run_at_once(OpInfo& op, Stack& args, Stack& stack, FlushReason reason) {
                std::make_move_iterator(args.end()));
 }
 
-// The first call with this metadata runs at once; its result tells all later ones.
-void consult_oracle(OpInfo& op, Stack& args, Stack& stack) {
-  const Hash128 key = metadata_key(op, args);
-  if (const auto known = recall(key)) {
-    Results results;
-    apply(op, *known, args, results);
-    finish(op, args, results, known->list_lengths, stack);
-    return;
+// What the results of such a call are known to be; nullptr if that has to be found out by running it.
+std::shared_ptr<const Inferred> infer_from_metadata(const OpInfo& op, const Hash128& key,
+                                                    const Stack& args) {
+  std::shared_ptr<const Inferred> known = recall(key);
+  Stack metas;
+  if (!known && op.structured_meta != nullptr && infer_structured(op, args, metas)) {
+    known = remember(key, op, args, metas);
   }
-  run_now(op, args, FlushReason::oracle);
-  remember(key, op, args);
-  stack.insert(stack.end(), std::make_move_iterator(args.begin()),
-               std::make_move_iterator(args.end()));
+  return known;
 }
+
+// An operator that writes its arguments: what is wrong with a call can depend on which tensors share
+// memory, so a structured meta checks each.
+bool checks_each_call(const OpInfo& op) { return op.writes && op.structured_meta != nullptr; }
 
 }  // namespace
 
 void record_operator(OpInfo& op, Stack& stack) {
   Stack args = take_arguments(stack, op.args.size());
   place_arguments(op, args);
+  if (op.counts_versions) {
+    for_each_written(op, args, [](const at::Tensor& written) {
+      written.unsafeGetTensorImpl()->bump_version();
+    });
+  }
   if (op.sync || size_depends_on_data(op, args)) {
     run_at_once(op, args, stack, FlushReason::sync);
     return;
   }
   Results results;
-  if ((op.structured_meta != nullptr && infer_structured(op, args, results)) ||
-      (op.shape_function != nullptr && infer_by_shape(op, args, results))) {
+  Stack unused;
+  if ((op.shape_function != nullptr && infer_by_shape(op, args, results)) ||
+      (checks_each_call(op) && infer_structured(op, args, unused))) {
     finish(op, args, results, {}, stack);
     return;
   }
-  consult_oracle(op, args, stack);
+  const Hash128 key = metadata_key(op, args);
+  if (const auto known = infer_from_metadata(op, key, args)) {
+    apply(op, *known, args, results);
+    finish(op, args, results, known->list_lengths, stack);
+    return;
+  }
+  // The first call with this metadata runs at once; its result tells all later ones.
+  Stack outcome = args;
+  run_now(op, outcome, FlushReason::oracle);
+  remember(key, op, args, outcome);
+  stack.insert(stack.end(), std::make_move_iterator(outcome.begin()),
+               std::make_move_iterator(outcome.end()));
 }
 
 void record_fallback(const c10::OperatorHandle& handle, Stack* stack) {

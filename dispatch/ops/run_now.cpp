@@ -17,8 +17,7 @@ at::Tensor adopt_result(const OpInfo& op, const at::Tensor& native) {
   TORCH_CHECK_NOT_IMPLEMENTED(native.layout() == at::kStrided, "[shark] expected ", op.name,
                               " to give a strided tensor, got layout ", native.layout(),
                               ", which the shark device does not have");
-  at::Tensor tensor =
-      make_device_tensor(native.sizes(), native.strides(), native.scalar_type());
+  at::Tensor tensor = make_device_tensor(native.sizes(), native.strides(), native.scalar_type());
   DeviceStorage& storage = device_storage(tensor);
   const c10::Storage& memory = native.storage();
   if (native.storage_offset() == 0 && memory.nbytes() == storage.nbytes &&
@@ -37,15 +36,22 @@ at::Tensor adopt_result(const OpInfo& op, const at::Tensor& native) {
 }
 
 // An argument that the operator wrote, and perhaps resized.
-const at::Tensor& settle_argument(const at::Tensor& argument, const at::Tensor& native) {
-  if (argument.device().type() != kShark) {
-    return argument;
+void settle_argument(const at::Tensor& argument, const at::Tensor& native) {
+  if (!argument.defined() || argument.device().type() != kShark) {
+    return;
   }
   device_storage(argument).state.store(StorageState::written, std::memory_order_relaxed);
   if (argument.sizes() != native.sizes() || argument.strides() != native.strides()) {
     adopt_resized(argument, native);
   }
-  return argument;
+}
+
+void settle_arguments(const OpInfo& op, const torch::jit::Stack& args,
+                      const torch::jit::Stack& natives) {
+  c10::SmallVector<at::Tensor, 4> written;
+  for_each_written(op, natives, [&](const at::Tensor& native) { written.push_back(native); });
+  auto native = written.begin();
+  for_each_written(op, args, [&](const at::Tensor& arg) { settle_argument(arg, *native++); });
 }
 
 c10::IValue wrap_result(const OpInfo& op, const OpInfo::Result& result,
@@ -54,9 +60,7 @@ c10::IValue wrap_result(const OpInfo& op, const OpInfo::Result& result,
     return native;
   }
   if (result.argument) {
-    const c10::IValue& argument = args[*result.argument];
-    return result.list ? argument
-                       : c10::IValue(settle_argument(argument.toTensor(), native.toTensor()));
+    return args[*result.argument];
   }
   if (!result.list) {
     at::Tensor tensor = std::move(native).toTensor();
@@ -83,7 +87,12 @@ void run_now(OpInfo& op, torch::jit::Stack& stack, FlushReason reason) {
       }
     }
     ReplayScope scope;
+    results = bind_arguments(entry);
+    const torch::jit::Stack natives = op.writes ? results : torch::jit::Stack();
     call_native(entry, results);
+    if (op.writes) {
+      settle_arguments(op, stack, natives);
+    }
     for (size_t i = 0; i < results.size(); ++i) {
       results[i] = wrap_result(op, op.results[i], stack, std::move(results[i]));
     }

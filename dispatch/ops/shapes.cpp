@@ -35,6 +35,56 @@ bool is_index(const at::TensorBase& tensor) {
   return tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt;
 }
 
+bool is_shark(const at::Tensor& tensor) { return tensor.device().type() == kShark; }
+
+// A Python number, which leaves the dtype of a floating tensor alone.
+bool is_real_number(const at::Tensor& tensor) {
+  return tensor.dim() == 0 && tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
+         !tensor.is_complex();
+}
+
+// The commonest call of arithmetic: a contiguous floating tensor, with one of the same kind or with
+// a number. Everything else, errors among it, is left to the structured metas.
+bool is_plain_binary(const Stack& args) {
+  const at::Tensor& self = args[0].toTensor();
+  const at::Tensor& other = args[1].toTensor();
+  if (!self.is_floating_point() || !self.is_contiguous() || !is_shark(self)) {
+    return false;
+  }
+  if (args.size() > 2 && !args[2].isInt() && !args[2].isDouble()) {
+    return false;  // alpha
+  }
+  return is_shark(other) ? other.scalar_type() == self.scalar_type() && other.is_contiguous() &&
+                               other.sizes() == self.sizes()
+                         : is_real_number(other);
+}
+
+// add, sub, mul, div (self, other[, alpha])
+bool plain_binary(const Stack& args, Geometries& results) {
+  if (!is_plain_binary(args)) {
+    return false;
+  }
+  results.push_back(contiguous(args[0].toTensor().sizes(), args[0].toTensor().scalar_type()));
+  return true;
+}
+
+// The same in place; operands that share a storage may overlap in part, which is an error.
+bool plain_binary_in_place(const Stack& args, Geometries& /*results*/) {
+  const at::Tensor& self = args[0].toTensor();
+  const at::Tensor& other = args[1].toTensor();
+  return is_plain_binary(args) && (self.is_same(other) || !self.is_alias_of(other));
+}
+
+// Functions of one contiguous floating tensor.
+bool plain_unary(const Stack& args, Geometries& results) {
+  const at::Tensor& self = args[0].toTensor();
+  if (!self.is_floating_point() || !self.is_contiguous()) {
+    return false;
+  }
+  results.push_back(contiguous(self.sizes(), self.scalar_type()));
+  return true;
+}
+
 // zero_(self), fill_.Scalar(self, value): any tensor will do unless its elements share memory.
 bool in_place(const Stack& args, Geometries& /*results*/) {
   return at::has_internal_overlap(args[0].toTensor()) == at::MemOverlap::No;
@@ -113,6 +163,22 @@ bool flash_attention_for_cpu(const Stack& args, Geometries& results) {
 
 const std::unordered_map<std::string_view, ShapeFunction>& functions() {
   static const std::unordered_map<std::string_view, ShapeFunction> table{
+      {"aten::add.Tensor", plain_binary},
+      {"aten::sub.Tensor", plain_binary},
+      {"aten::mul.Tensor", plain_binary},
+      {"aten::div.Tensor", plain_binary},
+      {"aten::add_.Tensor", plain_binary_in_place},
+      {"aten::sub_.Tensor", plain_binary_in_place},
+      {"aten::mul_.Tensor", plain_binary_in_place},
+      {"aten::div_.Tensor", plain_binary_in_place},
+      {"aten::exp", plain_unary},
+      {"aten::gelu", plain_unary},
+      {"aten::neg", plain_unary},
+      {"aten::rsqrt", plain_unary},
+      {"aten::sigmoid", plain_unary},
+      {"aten::silu", plain_unary},
+      {"aten::sqrt", plain_unary},
+      {"aten::tanh", plain_unary},
       {"aten::zero_", in_place},
       {"aten::fill_.Scalar", in_place},
       {"aten::embedding", embedding},

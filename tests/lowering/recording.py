@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torch_shark.lowering.operators import find_operator
-from torch_shark.plan import CheckStep, NativeStep, RegionStep, Step
+from torch_shark.plan import CheckStep, NativeStep, Step
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef, WindowRecord
 
 _ALIGNMENT = 64
@@ -56,7 +56,9 @@ class Recording:
     result: Any
 
 
-def record(function: Callable[..., Any], *args: Any, host: Sequence[torch.Tensor] = ()) -> Recording:
+def record(
+    function: Callable[..., Any], *args: Any, host: Sequence[torch.Tensor] = ()
+) -> Recording:
     """Runs `function(*args)` on the CPU and records it.
 
     Args:
@@ -81,7 +83,11 @@ class _Recorder(TorchDispatchMode):
         self._entries: list[Entry] = []
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
@@ -92,9 +98,15 @@ class _Recorder(TorchDispatchMode):
                     self._host.add(t.untyped_storage()._cdata)
                     self._kept.append(t)
             return result
-        name = func._schema.name + (f".{func._overloadname}" if func._overloadname != "default" else "")
+        name = func._schema.name + (
+            f".{func._overloadname}" if func._overloadname != "default" else ""
+        )
         if self._is_view(func) or name in _UNRECORDED or not tensors:
             result = func(*args, **kwargs)
+            if name == "aten::lift_fresh" and not result.dim():
+                # A constant from Python: a CPU tensor beside the device's.
+                self._host.add(result.untyped_storage()._cdata)
+                self._kept.append(result)
             if name.startswith("aten::empty"):
                 self._see(result, born=True)
             if name == "aten::_to_copy":
@@ -110,16 +122,15 @@ class _Recorder(TorchDispatchMode):
             given.get(a.name, a.default_value if a.has_default_value() else None)
             for a in func._schema.arguments
         ]
-        recorded = tuple(
-            self._argument(value, operator.types[i]) for i, value in enumerate(values)
-        )
+        recorded = tuple(self._argument(value, operator.types[i]) for i, value in enumerate(values))
         result = func(*args, **kwargs)
         outputs: tuple[TensorRef | None, ...] = ()
         if not operator.written:
             flat = tree_leaves(result)
             for value in flat:
-                self._see(value, born=True)
-            outputs = tuple(self._ref(value) for value in flat)
+                if value is not None:
+                    self._see(value, born=True)
+            outputs = tuple(None if value is None else self._ref(value) for value in flat)
         self._entries.append(Entry(name, recorded, outputs))
         return result
 
@@ -155,9 +166,13 @@ class _Recorder(TorchDispatchMode):
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers)
             base = tensor._base if not born and tensor._base is not None else tensor
-            base = torch.as_strided(
-                base.detach(), (base.untyped_storage().nbytes() // base.itemsize,), (1,), 0
-            ) if not born and base.storage_offset() else base.detach()
+            base = (
+                torch.as_strided(
+                    base.detach(), (base.untyped_storage().nbytes() // base.itemsize,), (1,), 0
+                )
+                if not born and base.storage_offset()
+                else base.detach()
+            )
             self._infos.append((base, born))
             self._kept.append(tensor)
             self._before.append(_bytes(tensor).clone())
@@ -220,7 +235,9 @@ class Run:
     native: list[str]
 
 
-def run_plan(steps: Sequence[Step], recording: Recording, window: WindowRecord | None = None) -> Run:
+def run_plan(
+    steps: Sequence[Step], recording: Recording, window: WindowRecord | None = None
+) -> Run:
     """Runs a plan over copies of the storages as they were before the window.
 
     Args:

@@ -34,7 +34,7 @@ def test_value_is_the_assigned_one_then_the_environments_then_the_default(config
         ("disk_cache", "1", True),
         ("cache_dir", "~/shark", Path.home() / "shark"),
         ("dump_dir", "", None),
-        ("debug", "4", 4),
+        ("debug", "3", 3),
     ],
 )
 def test_environment_is_read_with_the_knobs_type(config, monkeypatch, name, text, value):
@@ -51,7 +51,7 @@ def test_environment_is_read_with_the_knobs_type(config, monkeypatch, name, text
         ("cache_dir", "", "a path"),
         ("cache_max_bytes", "4G", "an integer of at least 0"),
         ("window_operators", 0, "an integer of at least 1"),
-        ("debug", 5, "an integer, 0 to 4"),
+        ("debug", 5, "an integer, 0 to 3"),
     ],
 )
 def test_wrong_value_is_refused_and_changes_nothing(config, monkeypatch, name, value, expected):
@@ -68,7 +68,7 @@ def test_wrong_value_is_refused_and_changes_nothing(config, monkeypatch, name, v
 
 
 def test_bool_is_no_integer(config):
-    with pytest.raises(ConfigError, match="an integer, 0 to 4, got True"):
+    with pytest.raises(ConfigError, match="an integer, 0 to 3, got True"):
         config.debug = True
 
 

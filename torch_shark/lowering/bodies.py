@@ -7,20 +7,22 @@ results. A liftable body also takes a 0-d tensor where the schema says `Scalar` 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 Body = Callable[..., Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+Tensor = torch.Tensor
 
 BODIES: dict[str, Body] = {}
 LIFTABLE_FORMS: set[str] = set()
 
 
-def body(*names: str, liftable: bool = False) -> Callable[[Body], Body]:
+def body(*names: str, liftable: bool = False) -> Callable[[Function], Function]:
     """Registers a function as the body of the operators named "add.Tensor" (namespace aten)."""
 
-    def register(function: Body) -> Body:
+    def register(function: Function) -> Function:
         for name in names:
             BODIES["aten::" + name] = function
             if liftable:
@@ -30,25 +32,27 @@ def body(*names: str, liftable: bool = False) -> Callable[[Body], Body]:
     return register
 
 
-def in_float32(function: Body, *operands: Any) -> Any:
+def in_float32(function: Body, *operands: Any) -> Tensor:
     """Computes half-width operands in float32, as CPU kernels do, and rounds the result once."""
     result = result_type(*operands)
     if result not in (torch.float16, torch.bfloat16):
-        return function(*operands)
+        narrow: Tensor = function(*operands)
+        return narrow
     wide = [
         value.to(torch.float32)
         if isinstance(value, torch.Tensor) and value.dtype.is_floating_point
         else value
         for value in operands
     ]
-    return function(*wide).to(result)
+    rounded: Tensor = function(*wide).to(result)
+    return rounded
 
 
 def result_type(*operands: Any) -> torch.dtype:
     """Returns the promoted dtype of tensors and numbers together."""
     tensors = [value for value in operands if isinstance(value, torch.Tensor)]
     total = torch.result_type(tensors[0], tensors[0])
-    sample = tensors[0]
+    sample: Any = tensors[0]
     for value in operands:
         if value is not sample:
             total = torch.result_type(sample, value)

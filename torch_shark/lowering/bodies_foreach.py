@@ -13,10 +13,39 @@ from torch_shark.lowering.bodies import body, in_float32
 Tensor = torch.Tensor
 TensorList = list[Tensor]
 
-_UNARY = (
-    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "
-    "neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc zero"
-).split()
+_UNARY = [
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "floor",
+    "frac",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "neg",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "zero",
+]
 _BINARY: dict[str, Callable[..., Tensor]] = {
     "add": pointwise.add,
     "sub": pointwise.sub,
@@ -68,31 +97,37 @@ for _name, _function in _TERNARY.items():
 
 @body("_foreach_lerp.Scalar", liftable=True)
 def lerp_scalar(self: TensorList, end: TensorList, weight: Any) -> TensorList:
+    """Return `lerp` of each pair by one weight."""
     return [pointwise.lerp(a, b, weight) for a, b in zip(self, end, strict=True)]
 
 
 @body("_foreach_lerp.List", "_foreach_lerp.ScalarList", liftable=True)
 def lerp_list(self: TensorList, end: TensorList, weights: list[Any]) -> TensorList:
+    """Return `lerp` of each pair by its own weight."""
     return [pointwise.lerp(*items) for items in zip(self, end, weights, strict=True)]
 
 
 @body("_foreach_copy")
 def copy(self: TensorList, src: TensorList, non_blocking: bool = False) -> TensorList:
+    """Return each source in the dtype of its destination."""
     return [pointwise.copy(a, b) for a, b in zip(self, src, strict=True)]
 
 
 @body("_foreach_norm.Scalar")
 def norm(self: TensorList, order: float = 2, dtype: torch.dtype | None = None) -> TensorList:
+    """Return the norm of each tensor."""
     return [torch.linalg.vector_norm(x, order, dtype=dtype) for x in self]
 
 
 @body("_fused_adam", "_fused_adam.tensor_lr", liftable=True)
 def fused_adam(*args: Any) -> tuple[TensorList, ...]:
+    """Return what one step of Adam changes."""
     return _adam(False, *args)
 
 
 @body("_fused_adamw", "_fused_adamw.tensor_lr", liftable=True)
 def fused_adamw(*args: Any) -> tuple[TensorList, ...]:
+    """Return what one step of AdamW changes."""
     return _adam(True, *args)
 
 
@@ -148,7 +183,8 @@ def _adam(
             c1: Any = correction1,
             c2: Any = correction2,
         ) -> Tensor:
-            return p - (rate / c1) * m / (v.sqrt() / c2.sqrt() + small)
+            moved: Tensor = p - (rate / c1) * m / (v.sqrt() / c2.sqrt() + small)
+            return moved
 
         new_param = in_float32(move, new_param, new_mean, largest, lr, eps)
         results[0].append(_unless(found_inf, param, new_param))
@@ -185,7 +221,9 @@ def fused_sgd(
         step = pointwise.add(-grad if maximize else grad, param, weight_decay)
         if buffers:
             before = buffers[i]
-            buffer = step if is_first_step else pointwise.add(before * momentum, step, 1 - dampening)
+            buffer = (
+                step if is_first_step else pointwise.add(before * momentum, step, 1 - dampening)
+            )
             step = pointwise.add(step, buffer, momentum) if nesterov else buffer
             results[2].append(_unless(found_inf, before, buffer))
         results[0].append(_unless(found_inf, param, pointwise.sub(param, step, lr)))

@@ -1,11 +1,13 @@
 """Operators that write at indices.
 
-IREE scatters in place, even into memory that a caller only lends it: without care the input itself
-would change. So what is scattered into is always a value computed in the region.
+IREE scatters in place, even into memory that a caller only lends it: the input itself would change.
+So what is scattered into is one row longer than the input, which no compiler pass takes for it, and
+the row is cut off afterwards.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,18 +17,22 @@ from torch_shark.lowering.operators import find_operator
 
 Tensor = torch.Tensor
 
-_ALONG_DIM = (
-    "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add index_add index_copy"
-).split()
+_ALONG_DIM = [
+    "scatter.src",
+    "scatter.value",
+    "scatter.reduce",
+    "scatter.value_reduce",
+    "scatter_add",
+    "index_add",
+    "index_copy",
+]
 
 
-def owned(value: Tensor, index: Tensor) -> Tensor:
-    """Returns a copy of `value` that the compiler can't see through.
-
-    The condition is always true, since indices are checked, but it is not a constant.
-    """
-    first = index.reshape(-1)[0]
-    return torch.where(first >= -(2**31), value, torch.zeros_like(value))
+def _into_copy(self: Tensor, dim: int, write: Callable[[Tensor], Tensor]) -> Tensor:
+    """Returns `write(self)`, computed over a copy of `self` that is longer along `dim`."""
+    rows = self if self.dim() else self.reshape(1)
+    longer = torch.cat([rows, torch.zeros_like(rows.narrow(dim, 0, 1))], dim)
+    return write(longer).narrow(dim, 0, rows.shape[dim]).reshape(self.shape)
 
 
 def _register_along_dim(name: str) -> None:
@@ -34,13 +40,11 @@ def _register_along_dim(name: str) -> None:
     assert operator is not None
 
     @body(name)
-    def write_along_dim(self: Tensor, dim: int, index: Tensor, *rest: Any) -> Any:
-        if not self.dim():
-            # Indices along the one dimension that a 0-d tensor stands for.
-            self, index = self.reshape(1), index.reshape(1)
+    def write_along_dim(self: Tensor, dim: int, index: Tensor, *rest: Any) -> Tensor:
+        if not index.dim():
+            index = index.reshape(1)
             rest = tuple(r.reshape(1) if isinstance(r, Tensor) else r for r in rest)
-            return operator(owned(self, index), 0, index, *rest).reshape(())
-        return operator(owned(self, index), dim, index, *rest)
+        return _into_copy(self, dim, lambda copy: operator(copy, dim, index, *rest))
 
 
 for _name in _ALONG_DIM:
@@ -49,9 +53,9 @@ for _name in _ALONG_DIM:
 
 @body("index_put", "_unsafe_index_put")
 def index_put(self: Tensor, indices: list[Any], values: Tensor, accumulate: bool = False) -> Tensor:
-    index = next(i for i in indices if i is not None)
+    """Return self with the values written, or added, at the indices."""
+    # Longer along an indexed dimension: along another one, the new row would be written too.
+    dim = next(d for d, index in enumerate(indices) if index is not None)
+    put = torch.ops.aten.index_put.default
     values = values.to(self.dtype)
-    result: Tensor = torch.ops.aten.index_put(owned(self, index), indices, values, accumulate)
-    return result
-
-
+    return _into_copy(self, dim, lambda copy: put(copy, indices, values, accumulate))

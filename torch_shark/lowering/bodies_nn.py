@@ -24,7 +24,7 @@ def flash_attention(
 ) -> tuple[Tensor, Tensor]:
     """Softmax attention over [B, H, L, E]; returns the output and logsumexp [B, H, L] in float32.
 
-    A row in which every key is masked gives zeros, as the CPU kernel does.
+    A row in which every key is masked gives zeros for both, as the CPU kernel does.
     """
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     compute = torch.promote_types(query.dtype, torch.float32)
@@ -43,7 +43,8 @@ def flash_attention(
     peak = torch.where(peak == -math.inf, 0.0, peak)
     weights = torch.exp(scores - peak)
     total = weights.sum(-1, keepdim=True)
-    output = torch.matmul(weights, value.to(compute)) / torch.where(total == 0, 1.0, total)
+    total = torch.where(total == 0, 1.0, total)
+    output = torch.matmul(weights, value.to(compute)) / total
     logsumexp = (peak + torch.log(total)).squeeze(-1)
     return output.to(query.dtype), logsumexp
 
@@ -78,7 +79,8 @@ def native_batch_norm(
                 for old, new in ((running_mean, mean), (running_var, unbiased))
             ]
     else:
-        assert running_mean is not None and running_var is not None
+        assert running_mean is not None
+        assert running_var is not None
         mean = running_mean.to(compute)
         invstd = torch.rsqrt(running_var.to(compute) + eps)
         saved = [input.new_zeros(0), input.new_zeros(0)]
@@ -127,9 +129,11 @@ def _class_weights(
     """Each row's score of its target, and its weight, which is 0 where the target is ignored."""
     safe = torch.clamp(target, 0, scores.shape[-1] - 1)
     picked = torch.gather(scores, -1, safe.unsqueeze(-1)).squeeze(-1)
-    weights = torch.ones_like(picked) if weight is None else torch.index_select(
-        weight, 0, safe.reshape(-1)
-    ).reshape(safe.shape)
+    weights = (
+        torch.ones_like(picked)
+        if weight is None
+        else torch.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape)
+    )
     kept = target != ignore_index
     zero = torch.zeros_like(picked)
     return torch.where(kept, picked, zero), torch.where(kept, weights, zero)
@@ -150,11 +154,13 @@ def embedding_dense_backward(
 
 @body("clone")
 def clone(self: Tensor, memory_format: Any = None) -> Tensor:
+    """Return self: a value in a graph has no memory to copy."""
     return self
 
 
 @body("alias_copy", "detach_copy", "lift_fresh_copy", "lift_fresh")
 def alias_copy(self: Tensor) -> Tensor:
+    """Return self: a value in a graph has no memory to copy."""
     return self
 
 
@@ -168,9 +174,25 @@ def _register_view_copy(name: str) -> None:
         return view(*args)
 
 
-for _name in (
-    "view reshape expand permute squeeze squeeze.dim squeeze.dims unsqueeze select.int slice.Tensor"
-    " t transpose.int diagonal unbind.int split.Tensor split_with_sizes unfold as_strided"
-).split():
+for _name in [
+    "view",
+    "reshape",
+    "expand",
+    "permute",
+    "squeeze",
+    "squeeze.dim",
+    "squeeze.dims",
+    "unsqueeze",
+    "select.int",
+    "slice.Tensor",
+    "t",
+    "transpose.int",
+    "diagonal",
+    "unbind.int",
+    "split.Tensor",
+    "split_with_sizes",
+    "unfold",
+    "as_strided",
+]:
     if _name not in ("reshape", "as_strided"):
         _register_view_copy(_name)

@@ -21,6 +21,7 @@ def is_one(value: Any) -> bool:
 
 @body("add.Tensor", "add.Scalar", liftable=True)
 def add(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    """Return self + alpha * other."""
     if is_one(alpha):
         return in_float32(torch.add, self, other)
     return in_float32(lambda a, b, c: a + b * c, self, other, alpha)
@@ -28,6 +29,7 @@ def add(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 @body("sub.Tensor", "sub.Scalar", liftable=True)
 def sub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    """Return self - alpha * other."""
     if is_one(alpha):
         return in_float32(torch.sub, self, other)
     return in_float32(lambda a, b, c: a - b * c, self, other, alpha)
@@ -35,16 +37,19 @@ def sub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 @body("rsub.Tensor", "rsub.Scalar", liftable=True)
 def rsub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    """Return other - alpha * self."""
     return in_float32(lambda a, b, c: b - (a if is_one(c) else a * c), self, other, alpha)
 
 
 @body("mul.Tensor", "mul.Scalar", liftable=True)
 def mul(self: Tensor, other: Any) -> Tensor:
+    """Return self * other."""
     return in_float32(torch.mul, self, other)
 
 
 @body("div.Tensor", "div.Scalar", liftable=True)
 def div(self: Tensor, other: Any) -> Tensor:
+    """Return self / other."""
     return in_float32(torch.div, self, other)
 
 
@@ -63,6 +68,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 @body("maximum", "clamp_min", "clamp_min.Tensor", liftable=True)
 def maximum(self: Tensor, other: Any) -> Tensor:
+    """Return the larger of two values; NaN wins."""
     if not isinstance(other, Tensor):
         return torch.where(self < other, other, self)
     return torch.where((other > self) | (other != other), other, self)
@@ -70,6 +76,7 @@ def maximum(self: Tensor, other: Any) -> Tensor:
 
 @body("minimum", "clamp_max", "clamp_max.Tensor", liftable=True)
 def minimum(self: Tensor, other: Any) -> Tensor:
+    """Return the smaller of two values; NaN wins."""
     if not isinstance(other, Tensor):
         return torch.where(self > other, other, self)
     return torch.where((other < self) | (other != other), other, self)
@@ -77,6 +84,7 @@ def minimum(self: Tensor, other: Any) -> Tensor:
 
 @body("clamp", "clamp.Tensor", liftable=True)
 def clamp(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Return self kept within bounds; NaN stays."""
     if min is not None:
         self = maximum(self, min)
     return self if max is None else minimum(self, max)
@@ -84,36 +92,44 @@ def clamp(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 @body("hardtanh", liftable=True)
 def hardtanh(self: Tensor, min_val: Any = -1, max_val: Any = 1) -> Tensor:
+    """Return self kept within [min_val, max_val]."""
     return clamp(self, min_val, max_val)
 
 
 @body("relu6")
 def relu6(self: Tensor) -> Tensor:
+    """Return self kept within [0, 6]."""
     return clamp(self, 0, 6)
 
 
 @body("leaky_relu", liftable=True)
 def leaky_relu(self: Tensor, negative_slope: Any = 0.01) -> Tensor:
+    """Return self, or negative_slope * self below 0."""
     return in_float32(lambda x, s: torch.where(x > 0, x, x * s), self, negative_slope)
 
 
 @body("leaky_relu_backward", liftable=True)
 def leaky_relu_backward(grad: Tensor, self: Tensor, negative_slope: Any, _: bool) -> Tensor:
+    """Return the gradient of `leaky_relu`."""
     return in_float32(lambda g, x, s: torch.where(x > 0, g, g * s), grad, self, negative_slope)
 
 
 @body("threshold", liftable=True)
 def threshold(self: Tensor, threshold: Any, value: Any) -> Tensor:
+    """Return self, or value where self is not above the threshold."""
     return torch.where(self <= threshold, value, self)
 
 
 @body("threshold_backward", liftable=True)
 def threshold_backward(grad: Tensor, self: Tensor, threshold: Any) -> Tensor:
+    """Return the gradient of `threshold`, and so of relu."""
     return torch.where(self <= threshold, 0, grad)
 
 
 @body("elu", liftable=True)
 def elu(self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+    """Return exponential linear unit (Clevert et al., 2015), scaled."""
+
     def formula(x: Tensor, alpha: Any, scale: Any, input_scale: Any) -> Tensor:
         return torch.where(x > 0, x * scale, torch.expm1(x * input_scale) * alpha * scale)
 
@@ -136,6 +152,7 @@ def lerp(self: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 @body("addcmul", liftable=True)
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> Tensor:
+    """Return self + value * tensor1 * tensor2."""
     return in_float32(
         lambda a, b, c, v: a + (b if is_one(v) else b * v) * c, self, tensor1, tensor2, value
     )
@@ -143,6 +160,7 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> T
 
 @body("addcdiv", liftable=True)
 def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> Tensor:
+    """Return self + value * tensor1 / tensor2."""
     return in_float32(
         lambda a, b, c, v: a + (b if is_one(v) else b * v) / c, self, tensor1, tensor2, value
     )
@@ -150,6 +168,7 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> T
 
 @body("masked_fill.Scalar", "masked_fill.Tensor", liftable=True)
 def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Return self, or value where the mask is set."""
     if isinstance(value, Tensor):
         value = value.to(self.dtype)
     return torch.where(mask, value, self).to(self.dtype)
@@ -157,6 +176,7 @@ def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 @body("fill.Scalar", "fill.Tensor", liftable=True)
 def fill(self: Tensor, value: Any) -> Tensor:
+    """Return value in the shape of self."""
     if isinstance(value, Tensor):
         return value.to(self.dtype).expand(self.shape)
     return torch.full(self.shape, value, dtype=self.dtype)
@@ -164,16 +184,19 @@ def fill(self: Tensor, value: Any) -> Tensor:
 
 @body("zero")
 def zero(self: Tensor) -> Tensor:
+    """Return zeros in the shape of self."""
     return torch.zeros(self.shape, dtype=self.dtype)
 
 
 @body("copy")
 def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Return src in the shape and dtype of self."""
     return src.to(self.dtype).expand(self.shape)
 
 
 @body("pow.Scalar", liftable=True)
 def pow_scalar(self: Any, exponent: Tensor) -> Tensor:
+    """Return the power of a number."""
     if isinstance(self, Tensor):
         return in_float32(torch.pow, self, exponent)
     result: Tensor = torch.ops.aten.pow.Scalar(self, exponent)
@@ -182,4 +205,5 @@ def pow_scalar(self: Any, exponent: Tensor) -> Tensor:
 
 @body("where.ScalarSelf", "where.ScalarOther", "where.Scalar", liftable=True)
 def where(condition: Tensor, self: Any, other: Any) -> Tensor:
+    """Return self where the condition holds, else other."""
     return torch.where(condition, self, other)

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iree.compiler.api import Invocation, Output, Session, Source
-from iree.compiler.api import ctypes_dl
+from iree.compiler.api import Invocation, Output, Session, Source, ctypes_dl
 
 from torch_shark.targets import Target
 
@@ -85,12 +84,12 @@ def _diagnostics(invocation: Invocation) -> Iterator[list[str]]:
     """Collects the invocation's errors, and what the linker prints to standard error."""
     messages: list[str] = []
 
-    @_DIAGNOSTIC_CALLBACK
     def collect(severity: int, text: bytes, size: int, _: int) -> None:
         if severity >= _ERROR_SEVERITY:
             messages.append(text[:size].decode(errors="replace") + "\n")
 
-    _enable_callback(invocation._inv_p, 0, collect, None)
+    callback = _DIAGNOSTIC_CALLBACK(collect)
+    _enable_callback(invocation._inv_p, 0, callback, None)
     with _stderr_lock, tempfile.TemporaryFile() as captured:
         kept = os.dup(2)
         os.dup2(captured.fileno(), 2)

@@ -14,10 +14,12 @@ import torch
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from torch_shark.lowering import bodies_foreach, bodies_index, bodies_nn, bodies_pointwise
-from torch_shark.lowering.bodies import BODIES, LIFTABLE_FORMS as _LIFTABLE_FORMS
+from torch_shark.lowering.bodies import BODIES
+from torch_shark.lowering.bodies import LIFTABLE_FORMS as _LIFTABLE_FORMS
 from torch_shark.lowering.operators import find_operator
 
-assert bodies_foreach and bodies_index and bodies_nn
+# Importing a module of bodies registers what it holds.
+_MODULES = (bodies_foreach, bodies_index, bodies_nn, bodies_pointwise)
 
 LIFTABLE_FORMS: frozenset[str] = frozenset(_LIFTABLE_FORMS)
 
@@ -61,8 +63,8 @@ def table() -> dict[Any, Callable[..., Any]]:
     """Returns the decomposition table for tracing: torch-mlir's, with our replacements."""
     decompositions = dict(get_decomposition_table())
     for name, function in _IN_GRAPH.items():
-        packet, _, overload = name.partition(".")
-        decompositions[getattr(getattr(torch.ops.aten, packet), overload)] = function
+        packet, _, overload_name = name.partition(".")
+        decompositions[getattr(getattr(torch.ops.aten, packet), overload_name)] = function
     for overload in (
         torch.ops.aten.sum.default,
         torch.ops.aten.sum.dim_IntList,

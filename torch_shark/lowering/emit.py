@@ -91,7 +91,7 @@ def emit_module(graph: torch.fx.GraphModule, region: Region) -> EmittedModule:
     importer.module_op.write_bytecode(bytecode)
     interface = RegionInterface(
         inputs=tuple(_buffer_type(placeholders[i]) for i in used_inputs),
-        outputs=tuple(_buffer_type(node) for node in results),
+        outputs=tuple(_buffer_type(node) for node in results if isinstance(node, torch.fx.Node)),
         scalars=tuple(kind for _, kind in region.scalars),
     )
     return EmittedModule(bytecode.getvalue(), str(importer.module_op), interface, used_inputs)

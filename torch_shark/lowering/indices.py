@@ -39,7 +39,7 @@ class IndexLimit:
     checked: bool = True
 
     def bound(self, index: torch.Tensor) -> torch.Tensor:
-        """Returns the index moved into [0, high). An operator that ignores a value does it itself."""
+        """Returns the index moved into [0, high); those that ignore a value do it themselves."""
         if self.ignored is not None:
             return index
         if self.low < 0:

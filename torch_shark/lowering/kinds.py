@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from torch_shark.lowering.indices import IndexLimit, index_limits
 from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.operators import Operator, find_operator
-from torch_shark.lowering.scalars import LIFTABLE, lifted_kind, liftable_positions
+from torch_shark.lowering.scalars import LIFTABLE, liftable_positions, lifted_kind
 from torch_shark.lowering.support import draws_random, native_reason, written_arguments
 from torch_shark.lowering.views import covers_storage
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef
@@ -83,7 +82,7 @@ class KindTable:
 
 
 def _part(value: Any, numbers: dict[int, int], lifted: bool) -> Any:
-    """The value's part of the key: equal and of equal text if and only if lowering sees no change."""
+    """The value's part of the key: equal, and of equal text, if lowering sees no difference."""
     kind = type(value)
     if kind is TensorRef:
         number = numbers.setdefault(value.storage, len(numbers))
@@ -112,11 +111,7 @@ def _make_kind(
     reads, writes, fresh = _accesses(operator, entry, storages)
     limits = index_limits(operator, entry) if operator is not None and reason is None else []
     scalars = _lifted(operator, entry) if operator is not None and reason is None else ()
-    random = (
-        operator is None
-        or not entry.op.startswith("aten::")
-        or draws_random(operator, entry)
-    )
+    random = operator is None or not entry.op.startswith("aten::") or draws_random(operator, entry)
     return EntryKind(
         digest=hashlib.blake2b(repr(key).encode(), digest_size=16).digest(),
         native=reason,

@@ -21,9 +21,7 @@ class LoweringError(Exception):
     The text names the step that failed, the operators, what was said, and the saved MLIR.
     """
 
-    def __init__(
-        self, step: str, region: Region, said: str, dump: Path | None = None
-    ) -> None:
+    def __init__(self, step: str, region: Region, said: str, dump: Path | None = None) -> None:
         saved = f"\nThe MLIR is saved at {dump}" if dump is not None else ""
         super().__init__(f"[shark] {step} failed for {region.operators()}:\n{said}{saved}")
         self.step = step
@@ -70,7 +68,7 @@ class Artifact:
     @staticmethod
     def from_bytes(data: bytes) -> Artifact | None:
         """Reads what `to_bytes` wrote; None if it is something else."""
-        head, newline, vmfb = data.partition(b"\n")
+        head, _, vmfb = data.partition(b"\n")
         try:
             fields = json.loads(head)
             text = fields["interface"]

@@ -86,7 +86,9 @@ def find_operator(name: str) -> Operator | None:
         return None
     schema = overload._schema
     written = tuple(
-        i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write
+        i
+        for i, a in enumerate(schema.arguments)
+        if a.alias_info is not None and a.alias_info.is_write
     )
     functional, functional_args = _functional_partner(namespace, packet_name, overload, written)
     return Operator(

@@ -88,9 +88,7 @@ def place_region(entries: tuple[int, ...], placed: Placed, uses: Sequence[Uses])
         digest.update(kind.digest)
         for storage in local:
             digest.update(numbers.setdefault(storage, len(numbers)).to_bytes(4, "little"))
-    outputs = tuple(
-        s for s in written if storages[s].alive or _read_after(uses[s], members)
-    )
+    outputs = tuple(s for s in written if storages[s].alive or _read_after(uses[s], members))
     for group in (tuple(inputs), outputs):
         digest.update(b"|")
         for storage in group:
@@ -139,8 +137,10 @@ def _written_before(uses: Uses, entry: int) -> bool:
 
 
 def _read_after(uses: Uses, members: set[int]) -> bool:
-    """Whether an entry outside reads what the members write. None reads between two writes:
-    it would have cut the region."""
+    """Whether an entry outside reads what the members write.
+
+    None reads between two of their writes: it would have cut the region.
+    """
     first = next(w for w in uses.writers if w in members)
     return any(r > first and r not in members for r in reversed(uses.readers))
 

@@ -20,14 +20,14 @@ _SCALAR_TYPES = frozenset({"Scalar", "Scalar?", "Scalar[]", "float", "float?"})
 
 
 def _with_written_forms(names: frozenset[str]) -> frozenset[str]:
-    """Adds the in-place forms of functional operators: "aten::add.Tensor", "aten::add_.Tensor"."""
+    """Adds in-place forms ("aten::add_.Tensor"), and drops what this torch does not have."""
     found = set(names)
     for name in names:
         base, dot, overload = name.partition(".")
         in_place = f"{base}_{dot}{overload}"
         if find_operator(in_place) is not None:
             found.add(in_place)
-    return frozenset(found)
+    return frozenset(name for name in found if find_operator(name) is not None)
 
 
 LIFTABLE: frozenset[str] = _with_written_forms(LIFTABLE_FORMS)
@@ -70,7 +70,9 @@ def compute_dtype(entry: Entry, scalar: HostScalar) -> torch.dtype:
     for arg in [*entry.args, scalar]:
         if isinstance(arg, HostScalar):
             operands.append(
-                _sample(arg.dtype) if arg.wrapped else torch.empty((), dtype=arg.dtype, device="meta")
+                _sample(arg.dtype)
+                if arg.wrapped
+                else torch.empty((), dtype=arg.dtype, device="meta")
             )
     common = _promote(operands)
     is_half = common in (torch.float16, torch.bfloat16)
@@ -95,9 +97,11 @@ def _promote(operands: list[Any]) -> torch.dtype:
         for dtype in group:
             if result is None:
                 result = dtype
-            elif group is with_dims or _category(dtype) > _category(result):
-                result = torch.promote_types(result, dtype)
-            elif group is zero_dim and not with_dims and _category(dtype) == _category(result):
+            elif (
+                group is with_dims
+                or _category(dtype) > _category(result)
+                or (group is zero_dim and not with_dims and _category(dtype) == _category(result))
+            ):
                 result = torch.promote_types(result, dtype)
     assert result is not None
     return result

@@ -6,14 +6,14 @@ The reasons were found by running each operator compiled and comparing with the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
 from torch_shark.lowering.operators import Operator
-from torch_shark.lowering.views import covers_storage, has_view, overlaps_itself
+from torch_shark.lowering.views import has_view, overlaps_itself
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef
 
 _WRONG = "the compiled values are wrong: "
@@ -81,10 +81,38 @@ _DTYPES = frozenset(
     }
 )
 _NO_FLOAT64 = frozenset(
-    "acos acosh asin asinh atan atan2 atanh cos cosh elu erf erfc exp2 expm1 gelu gelu_backward"
-    " log log10 log1p log2 mish pow sin sinh softplus tan tanh".split()
+    [
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cos",
+        "cosh",
+        "elu",
+        "erf",
+        "erfc",
+        "exp2",
+        "expm1",
+        "gelu",
+        "gelu_backward",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "mish",
+        "pow",
+        "sin",
+        "sinh",
+        "softplus",
+        "tan",
+        "tanh",
+    ]
 )
-_INTEGER_DIVISION = frozenset("div floor_divide remainder fmod pow gcd lcm".split())
+_INTEGER_DIVISION = frozenset(["div", "floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"])
+_BY_INDEX_LISTS = ("index", "_unsafe_index", "index_put", "_unsafe_index_put")
 _ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
 _NO_TAGS = (
     torch.Tag.dynamic_output_shape,
@@ -130,7 +158,7 @@ def draws_random(operator: Operator, entry: Entry) -> bool:
 
 
 def native_reason(
-    operator: Operator | None, entry: Entry, storages: tuple[StorageInfo, ...]
+    operator: Operator | None, entry: Entry, storages: Sequence[StorageInfo]
 ) -> str | None:
     """Returns why an entry has to run natively, or None if its compilation may be tried."""
     if operator is None:
@@ -153,7 +181,7 @@ def native_reason(
     )
 
 
-def _reason_in_data(entry: Entry, storages: tuple[StorageInfo, ...]) -> str | None:
+def _reason_in_data(entry: Entry, storages: Sequence[StorageInfo]) -> str | None:
     for value in argument_values(entry):
         if isinstance(value, HostScalar) and value.dtype.is_complex:
             return "it has a complex scalar"
@@ -176,13 +204,15 @@ def _reason_in_data(entry: Entry, storages: tuple[StorageInfo, ...]) -> str | No
 
 
 def _reason_in_writes(
-    operator: Operator, entry: Entry, storages: tuple[StorageInfo, ...]
+    operator: Operator, entry: Entry, storages: Sequence[StorageInfo]
 ) -> str | None:
     positions = written_arguments(operator, entry)
     if operator.written and operator.functional is None:
         return "it writes its arguments in a way of its own"
     for position in positions:
         for ref in _as_list(entry.args[position]):
+            if isinstance(ref, HostScalar):
+                return f"it writes a tensor of the host ({entry.op})"
             if ref is None:
                 continue
             info = storages[ref.storage]
@@ -204,9 +234,10 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         results = [ref.dtype for ref in entry.outputs if ref is not None] or [refs[0].dtype]
         if not results[0].is_floating_point:
             return "integer division by zero is not checked"
-    if packet in ("index", "_unsafe_index", "index_put", "_unsafe_index_put"):
-        if any(item is not None and item.dtype == torch.bool for item in entry.args[1]):
-            return "it selects by a mask"
+    if packet in _BY_INDEX_LISTS and any(
+        item is not None and item.dtype == torch.bool for item in entry.args[1]
+    ):
+        return "it selects by a mask"
     if entry.op == _ATTENTION and entry.args[0].sizes[1] != entry.args[1].sizes[1]:
         return "attention with grouped heads is not written out"
     return None

@@ -148,7 +148,9 @@ class _Replay:
 
     def _item(self, slot: ScalarSlot, operator: Operator, value: Any) -> Any:
         if isinstance(value, TensorRef):
-            return build_view(self._value(value.storage), value, self._region.storages[value.storage])
+            return build_view(
+                self._value(value.storage), value, self._region.storages[value.storage]
+            )
         scalar = self._scalars.get(slot)
         if scalar is None:
             return operator.python_argument(slot.arg, value)

@@ -104,26 +104,32 @@ def overlaps_itself(ref: TensorRef) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """One step over the last dimension: elements from `start`, as `count` rows of `stride`.
+    """One step over the last dimension: rows of `length` from `start`, every `step`-th kept.
 
-    The last cut (`final`) keeps only the first element of each row.
+    The last cut (`final`) has rows of `step` elements, of which it keeps the first.
     """
 
     start: int
     count: int
-    stride: int
+    step: int
+    length: int
     final: bool
 
     def apply(self, tensor: torch.Tensor) -> torch.Tensor:
-        if self.final:
-            stop = self.start + (self.count - 1) * self.stride + 1
-            if self.start == 0 and stop == tensor.shape[-1] and self.stride == 1:
-                return tensor
-            return torch.ops.aten.slice.Tensor(tensor, -1, self.start, stop, self.stride)
-        length = self.count * self.stride
-        if length != tensor.shape[-1]:
-            tensor = torch.ops.aten.slice.Tensor(tensor, -1, self.start, self.start + length, 1)
-        return tensor.unflatten(-1, (self.count, self.stride))
+        rows = (self.count - 1) * self.step + 1
+        if not self.final:
+            if (self.start, rows * self.length) != (0, tensor.shape[-1]):
+                stop = self.start + rows * self.length
+                tensor = torch.ops.aten.slice.Tensor(tensor, -1, self.start, stop, 1)
+            tensor = tensor.reshape(*tensor.shape[:-1], rows, self.length)
+            if self.step > 1:
+                tensor = torch.ops.aten.slice.Tensor(tensor, -2, 0, rows, self.step)
+            return tensor
+        if (self.start, rows, self.step) == (0, tensor.shape[-1], 1):
+            return tensor
+        stop = self.start + rows
+        kept: torch.Tensor = torch.ops.aten.slice.Tensor(tensor, -1, self.start, stop, self.step)
+        return kept
 
 
 def _digits(ref: TensorRef) -> list[tuple[int, int]]:
@@ -134,17 +140,20 @@ def _digits(ref: TensorRef) -> list[tuple[int, int]]:
 
 def _carve(length: int, offset: int, digits: list[tuple[int, int]]) -> list[_Cut] | None:
     if not digits:
-        return [_Cut(offset, 1, 1, True)] if offset < length else None
+        return [_Cut(offset, 1, 1, 1, True)] if offset < length else None
     count, stride = digits[0]
     if len(digits) == 1:
         fits = offset + (count - 1) * stride < length
-        return [_Cut(offset, count, stride, True)] if fits else None
-    for start in (offset - offset % stride, offset, length - count * stride):
-        if start < 0 or start > offset or start + count * stride > length:
-            continue
-        inner = _carve(stride, offset - start, digits[1:])
-        if inner is not None:
-            return [_Cut(start, count, stride, False), *inner]
+        return [_Cut(offset, count, stride, 1, True)] if fits else None
+    # Whole rows of the stride; else shorter ones, of which some are skipped.
+    for row in (stride, math.gcd(stride, length)):
+        step = stride // row
+        reach = ((count - 1) * step + 1) * row
+        for start in (offset - offset % row, offset, length - reach):
+            if 0 <= start <= offset and start + reach <= length:
+                inner = _carve(row, offset - start, digits[1:])
+                if inner is not None:
+                    return [_Cut(start, count, step, row, False), *inner]
     return None
 
 

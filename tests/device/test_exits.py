@@ -1,0 +1,127 @@
+"""How a process ends: with work pending, after an exception, in a fork, with worker processes."""
+
+import pytest
+
+PENDING = """
+import torch
+x = torch.ones(64, device="shark", requires_grad=True)
+for _ in range(100):
+    x = x * 1.01
+y = torch.nn.functional.embedding(torch.zeros(2, dtype=torch.int64, device="shark"), x.view(8, 8))
+print("end", flush=True)
+"""
+
+ENDINGS = {
+    "pending": ("", 0, ""),
+    "exit code": ("raise SystemExit(3)", 3, ""),
+    "os._exit": ("import os; os._exit(4)", 4, ""),
+    "global cycle": ("loop = [x]; loop.append(loop)", 0, ""),
+    "stream and event": ("s = torch.shark.Stream(); e = torch.shark.Event(); e.record(s)", 0, ""),
+    "exception": ("raise KeyError('mine')", 1, "KeyError: 'mine'"),
+    "thread": (
+        "import threading, time\n"
+        "def work():\n"
+        "    while True:\n"
+        "        (torch.ones(4, device='shark') + 1).cpu()\n"
+        "threading.Thread(target=work, daemon=True).start(); time.sleep(0.3)",
+        0,
+        "",
+    ),
+    "at exit": (
+        "import atexit; atexit.register(lambda: (x * 2).cpu())", 0, ""
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_process_ends_without_a_word_of_its_own(python, ending):
+    code, status, error = ENDINGS[ending]
+    policy = "native" if ending in ("os._exit", "exit code", "global cycle") else "iree"
+    done = python(PENDING + code, TORCH_SHARK_POLICY=policy)
+    assert (done.returncode, done.stdout) == (status, "end\n"), done.stderr
+    if error:
+        lines = done.stderr.strip().splitlines()
+        assert lines[0].startswith("Traceback")
+        assert lines[-1] == error
+    else:
+        assert done.stderr == ""
+
+
+FORK = """
+import os, sys, torch
+x = torch.ones(3, device="shark") + 1
+x.cpu()
+pending = x * 2
+child = os.fork()
+if child == 0:
+    for use in (lambda: x + 1, lambda: x.cpu(), lambda: torch.zeros(2, device="shark")):
+        try:
+            use()
+            print("no error", flush=True)
+        except RuntimeError as error:
+            print(str(error).splitlines()[0], flush=True)
+    print(torch.ones(2).add(1).tolist(), flush=True)
+    sys.exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(pending.tolist())
+"""
+
+
+def test_fork_gets_the_error_that_cuda_gives_and_the_parent_goes_on(python):
+    done = python(FORK, TORCH_SHARK_POLICY="iree")
+    error = (
+        "Cannot re-initialize shark in forked subprocess. To use shark with multiprocessing, "
+        "you must use the 'spawn' start method"
+    )
+    assert done.stdout.splitlines() == [error] * 3 + ["[2.0, 2.0]", "5", "[4.0, 4.0, 4.0]"]
+    assert done.stderr == ""
+
+
+UNUSED_FORK = """
+import os, torch
+child = os.fork()
+x = torch.ones(2, device="shark") + 1
+print(x.tolist(), flush=True)
+if child:
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_fork_before_use_is_a_process_like_any_other(python):
+    done = python(UNUSED_FORK, TORCH_SHARK_POLICY="native")
+    assert done.stdout.splitlines() == ["[2.0, 2.0]", "[2.0, 2.0]", "0"]
+    assert done.stderr == ""
+
+
+LOADER = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def main():
+    data = TensorDataset(torch.arange(32.0).view(16, 2), torch.arange(16))
+    w = torch.ones(2, device="shark")
+    w.add_(1).cpu()
+    for method in ("fork", "spawn"):
+        total = 0.0
+        loader = DataLoader(data, 4, num_workers=2, pin_memory=True, multiprocessing_context=method)
+        for x, i in loader:
+            assert x.is_pinned()
+            total += (x.to("shark", non_blocking=True) * w).sum().item()
+            total += i.to("shark").sum().item()
+        print(total)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.filterwarnings("default")
+def test_data_loader_with_workers_feeds_the_device(tmp_path, python):
+    path = tmp_path / "loader.py"
+    path.write_text(LOADER)
+    done = python(f"import runpy, sys; sys.argv = [{str(path)!r}]; "
+                  f"runpy.run_path({str(path)!r}, run_name='__main__')",
+                  TORCH_SHARK_POLICY="iree")  # fmt: skip
+    total = 2.0 * sum(range(32)) + sum(range(16))
+    assert done.stdout.split() == [str(total)] * 2, done.stderr
+    assert done.stderr == ""

@@ -1,0 +1,126 @@
+"""torch.compile(backend="shark"): values, gradients, counters, and errors that say what to do."""
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
+from torch.testing import assert_close
+
+from torch_shark import config
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def make_model():
+    torch.manual_seed(0)
+    # A bias before batch norm would have no gradient but rounding errors, which Adam scales up.
+    first = nn.Linear(16, 32, bias=False)
+    return nn.Sequential(first, nn.BatchNorm1d(32), nn.GELU(), nn.Linear(32, 4))
+
+
+def train(device, compile_it):
+    """Losses, final parameters and running statistics of a few steps."""
+    model = make_model().to(device)
+    network = torch.compile(model, backend="shark") if compile_it else model
+    optimizer = torch.optim.Adam(model.parameters())
+    data = torch.Generator().manual_seed(1)
+    losses = []
+    for _ in range(4):
+        x, y = (torch.randn(8, n, generator=data).to(device) for n in (16, 4))
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(network(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, {name: value.cpu() for name, value in model.state_dict().items()}
+
+
+def test_training_follows_the_cpu(policy):
+    losses, state = train("shark", compile_it=True)
+    counts = torch.shark.metrics()
+    assert (counts.regions > 0) == (policy == "iree")
+    expected_losses, expected_state = train("cpu", compile_it=False)
+    tolerance = {"rtol": 1e-4, "atol": 1e-5}
+    assert_close(losses, expected_losses, **tolerance)
+    assert_close(state, expected_state, **tolerance)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_inference_is_one_window_a_call(policy, mode):
+    model, x = make_model().eval().to("shark"), torch.randn(8, 16, device="shark")
+    compiled = torch.compile(model, backend="shark", fullgraph=True)
+    with mode():
+        expected = model(x).cpu()
+        compiled(x)
+        torch.shark.synchronize()
+        torch.shark.reset_metrics()
+        result = compiled(x)
+        torch.shark.synchronize()
+        counts = torch.shark.metrics()
+    assert not result.requires_grad
+    assert counts.windows == counts.flushes["graph"] == 1
+    assert counts.plans == 0
+    assert (counts.regions > 0) == (policy == "iree")
+    assert_close(result.cpu(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_window_in_progress_does_not_change_the_graphs():
+    @torch.compile(backend="shark")
+    def twice_the_sine(x):
+        return x.sin() * 2
+
+    with config.scope(policy="iree"), torch.no_grad():
+        for _ in range(2):  # the second time, its operators are known and none runs at once
+            x = torch.rand(8, device="shark")
+            twice_the_sine(x).cpu()
+        torch.shark.reset_metrics()
+        shifted = x + 1  # pending when the graph begins
+        result = twice_the_sine(shifted)
+        assert_close(result.cpu(), (x.cpu() + 1).sin() * 2)
+        assert torch.shark.metrics().flushes["graph"] == 2
+        assert torch.shark.metrics().compiles <= 1  # of x + 1
+
+
+def test_inputs_written_in_place(policy):
+    @torch.compile(backend="shark")
+    def scale(x):
+        x.mul_(3)
+        return x.sum()
+
+    x = torch.arange(4.0, device="shark")
+    with torch.no_grad():
+        assert scale(x).item() == 18
+    assert x.tolist() == [0, 3, 6, 9]
+
+
+def test_a_number_on_the_cpu_is_an_input(policy):
+    factor = torch.tensor(3.0)
+    compiled = torch.compile(lambda x, f: x * f, backend="shark")
+    assert compiled(torch.ones(2, device="shark"), factor).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ({"options": {"speed": 11}}, r"options=\{'speed': 11\}"),
+        ({"mode": "reduce-overhead"}, "mode='reduce-overhead'"),
+    ],
+)
+def test_an_option_raises(arguments, given):
+    compiled = torch.compile(torch.sin, backend="shark", **arguments)
+    with pytest.raises(BackendCompilerFailed, match=rf"\[shark\] expected no options, got {given}"):
+        compiled(torch.ones(2, device="shark"))
+
+
+def test_inputs_on_the_cpu_raise():
+    compiled = torch.compile(torch.sin, backend="shark")
+    message = (
+        r'\[shark\] expected inputs on the device "shark", got one on "cpu": move .*\.to\("shark"\)'
+    )
+    with pytest.raises(BackendCompilerFailed, match=message):
+        compiled(torch.ones(2))

@@ -1,0 +1,32 @@
+"""Planners and stores for the tests of lowering; the windows come from `recording`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from checking import MemoryStore
+
+from torch_shark.plan import Planner
+from torch_shark.runtime.executable import Executable
+from torch_shark.targets import get_target
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def planner(store: MemoryStore) -> Planner:
+    return Planner(get_target("cpu"), Executable, store)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)

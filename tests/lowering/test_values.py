@@ -1,0 +1,322 @@
+"""Values of compiled regions against the CPU, and what of each window runs compiled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from checking import check
+from torch.nn import functional
+
+from torch_shark.plan import Planner
+
+aten = torch.ops.aten
+NAN = math.nan
+
+
+def _in_place(change: Callable[..., Any]) -> Callable[..., torch.Tensor]:
+    def run(x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        change(x, *rest)
+        return x
+
+    return run
+
+
+def _gradients(loss: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    def run(*args: torch.Tensor) -> Any:
+        leaves = [a.detach().requires_grad_() if a.is_floating_point() else a for a in args]
+        return torch.autograd.grad(loss(*leaves), [a for a in leaves if a.requires_grad])
+
+    return run
+
+
+def test_a_pointwise_chain_is_one_region(planner: Planner) -> None:
+    run = check(
+        planner, lambda x, y: functional.gelu((x + y) * 2.0).tanh() - y, *torch.randn(2, 4, 6)
+    )
+    assert (run.regions, run.compiled) == (1, 5)
+    assert planner.stats.compiles == 1
+
+
+def test_nan_survives_bounds(planner: Planner) -> None:
+    x = torch.tensor([NAN, -2.0, 0.3, 9.0])
+    y = torch.tensor([1.0, NAN, 0.1, 0.2])
+    check(
+        planner,
+        lambda x, y: [
+            torch.maximum(x, y)
+            + torch.minimum(x, y)
+            + x.clamp(-0.5, 0.5)
+            + x.clamp_min(0.1)
+            + x.clamp_max(0.2)
+            + functional.relu6(x)
+            + functional.hardtanh(x)
+            + x.clamp(min=y),
+            functional.hardswish(x) + functional.relu(x),
+        ],
+        x,
+        y,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_width_values(planner: Planner, dtype: torch.dtype) -> None:
+    x, y = torch.randn(2, 4, 6).to(dtype)
+    check(
+        planner,
+        lambda x, y: [
+            (x + y) * 0.1,
+            torch.addcmul(x, y, y, value=0.3).sum(),
+            x.mean(0) + x.sum(0),
+            x.softmax(-1),
+            x @ y.t(),
+        ],
+        x,
+        y,
+    )
+
+
+def test_sum_of_many_half_width_values(planner: Planner) -> None:
+    check(planner, lambda x: x.sum(), torch.rand(4096).bfloat16())
+
+
+def test_integers_and_bools(planner: Planner) -> None:
+    check(
+        planner,
+        lambda i, b: [
+            (i + 1) * 2 - (i & 3),
+            i / 2,
+            i * 2.5,
+            i.sum(),
+            i.cumsum(0),
+            b & ~b,
+            b.cumsum(0)[-1] + 0,
+            b.any(),
+            i.int() * 3,
+        ],
+        torch.arange(12).reshape(3, 4),
+        torch.ones(128, dtype=torch.bool),
+    )
+
+
+def test_float64_stays_float64(planner: Planner) -> None:
+    x = torch.randn(5, 5, dtype=torch.float64)
+    check(planner, lambda x: (x * 0.1 + 1 / 3).sqrt().nan_to_num() @ x, x)
+
+
+def test_reductions(planner: Planner) -> None:
+    check(
+        planner,
+        lambda x: [x.sum(0), x.mean(1, True), x.amax(1), x.var(0), x.argmax(1), x.max(1).values],
+        torch.randn(4, 6),
+    )
+
+
+def test_an_in_place_transpose(planner: Planner) -> None:
+    check(planner, _in_place(lambda x: x.t().mul_(2.0)), torch.randn(3, 4))
+
+
+def test_in_place_on_a_non_contiguous_tensor(planner: Planner) -> None:
+    x = torch.rand(2, 3).t()
+    check(planner, _in_place(lambda x, y, z: x.addcdiv_(y, z)), x, *torch.rand(2, 3, 2) + 1)
+
+
+def test_writes_through_views(planner: Planner) -> None:
+    def write(x: torch.Tensor) -> None:
+        x[1:3, ::2].copy_(torch.ones(2, 3))
+        x[0].fill_(2.5)
+        x.diagonal().add_(1)
+        x.as_strided((2,), (2,))[0].fill_(-1.0)
+        x.view(6, 4)[:, 1].mul_(3)
+
+    check(planner, _in_place(write), torch.randn(4, 6))
+
+
+def test_reads_of_views(planner: Planner) -> None:
+    check(
+        planner,
+        lambda x: [
+            x[2:].as_strided((10,), (1,), 0) * 2,
+            x.expand(2, 4, 6) + 1,
+            x[:, ::2] * x[:, 1::2],
+            x.t().contiguous(),
+        ],
+        torch.randn(4, 6),
+    )
+
+
+def test_a_destination_is_not_baked_in(planner: Planner) -> None:
+    for _ in range(3):
+        check(planner, _in_place(lambda x: x.mul_(2)), torch.randn(3, 3))
+    assert planner.stats.compiles == 1
+
+
+def test_out_arguments(planner: Planner) -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> Any:
+        out = torch.empty(4, 6)
+        transposed = torch.empty(6, 4).t()
+        torch.add(x, y, out=out)
+        torch.mul(x, y, out=transposed)
+        return out, transposed
+
+    assert check(planner, run, *torch.randn(2, 4, 6)).compiled == 2
+
+
+def test_slice_assignment_and_gradients(planner: Planner) -> None:
+    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = x @ w
+        y[:, :3] = 0
+        return y.sum()
+
+    check(planner, _gradients(loss), torch.randn(2, 4), torch.randn(4, 6))
+
+
+def test_accumulating_on_repeated_indices_leaves_the_input(planner: Planner) -> None:
+    check(
+        planner,
+        lambda x, i, v: [
+            x.index_put((i,), v, accumulate=True),
+            x.scatter_add(0, i, v),
+            x.index_add(0, i, v),
+        ],
+        torch.zeros(3),
+        torch.tensor([0, 0, 2]),
+        torch.ones(3),
+    )
+
+
+def test_scatters_along_a_dimension_leave_the_input(planner: Planner) -> None:
+    def run(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> Any:
+        filled = x.clone()
+        filled[:, i[0]] = 3.0
+        return [x.scatter(1, i, v), x.scatter(1, i, 2.5), filled]
+
+    index = torch.tensor([[0, 5], [1, 2], [3, 4], [5, 0]])
+    check(planner, run, torch.randn(4, 6), index, torch.randn(4, 2))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_and_its_logsumexp(planner: Planner, is_causal: bool) -> None:
+    q, k, v = torch.randn(3, 2, 3, 8, 16)
+    attention = aten._scaled_dot_product_flash_attention_for_cpu
+    run = check(planner, lambda q, k, v: attention(q, k, v, 0.0, is_causal), q, k, v)
+    assert run.compiled == 1
+
+
+def test_attention_with_a_mask(planner: Planner) -> None:
+    q, k, v = torch.randn(3, 2, 3, 8, 16)
+    attention = aten._scaled_dot_product_flash_attention_for_cpu
+    mask = torch.randn(2, 1, 8, 8)
+    mask[:, :, :, 3] = -math.inf
+    check(planner, lambda q, k, v, m: attention(q, k, v, attn_mask=m, scale=0.3), q, k, v, mask)
+
+
+def test_attention_in_which_a_row_sees_nothing(planner: Planner) -> None:
+    q, k, v = (torch.randn(1, 2, 4, 16) for _ in range(3))
+    mask = torch.zeros(1, 1, 4, 4)
+    mask[:, :, 2] = -math.inf
+    attention = aten._scaled_dot_product_flash_attention_for_cpu
+    check(planner, lambda q, k, v, m: attention(q, k, v, attn_mask=m), q, k, v, mask)
+
+
+def test_losses(planner: Planner) -> None:
+    check(
+        planner,
+        lambda s, t, w: [
+            functional.nll_loss(s, t),
+            functional.nll_loss(s, t, w, reduction="sum"),
+            functional.nll_loss(s, t, reduction="none"),
+            functional.cross_entropy(s, t, w),
+        ],
+        torch.randn(4, 6),
+        torch.tensor([1, 3, -100, 0]),
+        torch.rand(6),
+    )
+
+
+def test_gradients_of_losses(planner: Planner) -> None:
+    check(
+        planner,
+        _gradients(
+            lambda s, t: (
+                functional.cross_entropy(s, t) + functional.nll_loss(s, t, reduction="none").sum()
+            )
+        ),
+        torch.randn(4, 6),
+        torch.tensor([1, 3, -100, 0]),
+    )
+
+
+def test_gradient_of_an_embedding(planner: Planner) -> None:
+    check(
+        planner,
+        _gradients(lambda w, i: (functional.embedding(i, w, padding_idx=1) ** 2).sum()),
+        torch.randn(5, 4),
+        torch.tensor([0, 1, 4, 4, 2]),
+    )
+
+
+def test_foreach(planner: Planner) -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> Any:
+        both = [x, y]
+        torch._foreach_mul_(both, 0.9)
+        torch._foreach_addcdiv_(both, both, [x.abs() + 1, y.abs() + 1], [0.1, 0.2])
+        torch._foreach_lerp_(both, [x + 1, y + 1], 0.2)
+        roots = torch._foreach_sqrt([x.abs(), y.abs()])
+        torch._foreach_div_(roots, [2.0, 3.0])
+        torch._foreach_addcmul_(both, roots, roots, 0.5)
+        torch._foreach_maximum_(both, roots)
+        norms = torch._foreach_norm(both)
+        torch._foreach_copy_(roots, both)
+        return both, roots, norms
+
+    check(planner, run, torch.randn(4, 6), torch.randn(5))
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_fused_adam(planner: Planner, amsgrad: bool) -> None:
+    step = torch.tensor(3.0)
+
+    def run(p: Any, g: Any, m: Any, v: Any, largest: Any) -> Any:
+        aten._fused_adam_(
+            [p],
+            [g],
+            [m],
+            [v],
+            [largest] if amsgrad else [],
+            [step],
+            lr=0.1,
+            beta1=0.9,
+            beta2=0.99,
+            weight_decay=0.01,
+            eps=1e-8,
+            amsgrad=amsgrad,
+            maximize=amsgrad,
+        )
+        return p, m, v, largest
+
+    p, g, m, v, largest = torch.randn(5, 4, 6)
+    check(planner, run, p, g, m, v.abs(), largest.abs(), host=[step])
+
+
+@pytest.mark.parametrize("is_first_step", [False, True])
+def test_fused_sgd(planner: Planner, is_first_step: bool) -> None:
+    def run(p: Any, g: Any, m: Any) -> Any:
+        aten._fused_sgd_(
+            [p],
+            [g],
+            [m],
+            weight_decay=0.01,
+            momentum=0.9,
+            lr=0.1,
+            dampening=0.0,
+            nesterov=not is_first_step,
+            maximize=False,
+            is_first_step=is_first_step,
+        )
+        return p, m
+
+    check(planner, run, *torch.randn(3, 4, 6))
