@@ -15,10 +15,11 @@ TORCH_STAMP := $(VENV)/.stamp-torch-$(subst =,,$(TORCH))
 BUILD_STAMP := $(VENV)/.stamp-build
 INSTALL_STAMP := $(VENV)/.stamp-install
 
-CPP := $(shell find dispatch csrc_py -name '*.cpp' -o -name '*.h')
-BUILD_INPUTS := $(CPP) setup.py dispatch/ops/generate_structured_metas.py
+CPP_SOURCES := $(shell find dispatch csrc_py -name '*.cpp' -o -name '*.h')
+CPP_TESTS := $(wildcard tests/cpp/*)
+BUILD_INPUTS := $(CPP_SOURCES) setup.py dispatch/ops/generate_structured_metas.py
 
-.PHONY: venv build demo test test-full bench bench-dispatch lint format knobs clean
+.PHONY: venv build demo test test-cpp test-full bench bench-dispatch lint format knobs clean
 
 venv: $(INSTALL_STAMP)
 
@@ -27,15 +28,34 @@ build: $(BUILD_STAMP)
 demo: $(INSTALL_STAMP)
 	$(BIN)/python examples/embed_sentences.py
 
-test: $(INSTALL_STAMP)
+test: $(INSTALL_STAMP) test-cpp
 	$(BIN)/python -m pytest -m "not slow"
 
-test-full: $(INSTALL_STAMP)
+test-full: $(INSTALL_STAMP) test-cpp
 	$(BIN)/python -m pytest
 
+# make test-cpp SANITIZE=address,undefined  or  SANITIZE=thread
+SANITIZE ?=
+TEST_BUILD := build/tests$(if $(SANITIZE),-$(SANITIZE))
+TORCH_DIR = $(shell $(BIN)/python -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])")
+CXX_TEST = $(CXX) -std=c++20 -O1 -g -Wall -Wextra $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -I. \
+	-isystem $(TORCH_DIR)/include $(filter %.cpp,$^) -o $@ \
+	-L$(TORCH_DIR)/lib -ltorch_cpu -lc10 -Wl,-rpath,$(TORCH_DIR)/lib -pthread
+
+test-cpp: $(TEST_BUILD)/test_cut $(TEST_BUILD)/test_pool
+	$(TEST_BUILD)/test_cut
+	$(TEST_BUILD)/test_pool
+
+$(TEST_BUILD)/test_cut: tests/cpp/test_cut.cpp tests/cpp/check.h dispatch/window/cut.h
+$(TEST_BUILD)/test_pool: tests/cpp/test_pool.cpp tests/cpp/check.h \
+	$(wildcard dispatch/device/pool.*) $(wildcard dispatch/device/native_memory.*)
+$(TEST_BUILD)/%: $(TORCH_STAMP)
+	mkdir -p $(@D)
+	$(CXX_TEST)
+
 # OpenMP threads that spin would take the cores from the executor and from IREE's workers.
-bench: $(INSTALL_STAMP)
-	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/models.py
+bench: bench-dispatch
+	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/memory.py
 
 bench-dispatch: $(INSTALL_STAMP)
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/dispatch.py
@@ -44,12 +64,12 @@ lint: $(INSTALL_STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	$(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES) $(CPP_TESTS)
 
 format: $(INSTALL_STAMP)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	$(BIN)/clang-format -i $(CPP)
+	$(BIN)/clang-format -i $(CPP_SOURCES) $(CPP_TESTS)
 
 knobs: $(INSTALL_STAMP)
 	@$(BIN)/python -m torch_shark

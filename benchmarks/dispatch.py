@@ -102,7 +102,7 @@ class Capture(TorchDispatchMode):
         super().__init__()
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204, D105
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.calls.append((func.name(), args, kwargs or {}))
         return func(*args, **(kwargs or {}))
 
@@ -178,9 +178,7 @@ def measure_recorded_operator(rounds: int) -> Row:
     cpu = torch.ones(TINY)
     forward = timed_in_cpp(calls, 20)
     add = timed_in_cpp([("aten::add.Tensor", (cpu, cpu), {})], 5000)
-    return compare(
-        f"per operator of MiniLM ({recorded}) / CPU add", forward, add, rounds, bar=2.0
-    )
+    return compare(f"per operator of MiniLM ({recorded}) / CPU add", forward, add, rounds, bar=2.0)
 
 
 def measure_forward(rounds: int) -> Row:

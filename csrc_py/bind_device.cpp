@@ -16,8 +16,9 @@ void init_device(py::module_& m) {
   m.def("synchronize", [] { Recorder::instance().synchronize(); });
   m.def("flush_optimizer", [] { Recorder::instance().flush(FlushReason::optimizer); });
   m.def("flush_graph", [] { Recorder::instance().flush(FlushReason::graph); });
-  m.def("stop", [] { Executor::instance().stop(); },
-        "Run what is queued and end the executor's thread.");
+  m.def(
+      "stop", [] { Executor::instance().stop(); },
+      "Run what is queued and end the executor's thread.");
   m.def("in_forked_child", &in_forked_child);
   m.def("default_generator", [] { return default_generator(); });
 

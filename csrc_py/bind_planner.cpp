@@ -20,9 +20,7 @@ class PyBuffer {
  public:
   explicit PyBuffer(c10::intrusive_ptr<NativeBuffer> buffer) : buffer_(std::move(buffer)) {}
 
-  uintptr_t address() const {
-    return reinterpret_cast<uintptr_t>(buffer_->storage.mutable_data());
-  }
+  uintptr_t address() const { return reinterpret_cast<uintptr_t>(buffer_->storage.mutable_data()); }
   size_t nbytes() const { return buffer_->storage.nbytes(); }
   py::object imported() const {
     auto* object = static_cast<PyObject*>(buffer_->imported.get());

@@ -1,7 +1,7 @@
 #include "csrc_py/window_record.h"
 
-#include <torch/csrc/DynamicTypes.h>
 #include <pybind11/complex.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/utils/pybind.h>
 
 namespace py = pybind11;
@@ -136,9 +136,9 @@ py::object to_record(const Window& window) {
   for (size_t i = 0; i < window.storages.size(); ++i) {
     const Window::StorageUse& use = window.storages[i];
     const Geometry& base = use.storage->base;
-    storages[i] = types.storage_info(use.storage->nbytes, to_dtype(base.dtype),
-                                     to_tuple(base.sizes), to_tuple(base.strides), use.born,
-                                     use.alive);
+    storages[i] =
+        types.storage_info(use.storage->nbytes, to_dtype(base.dtype), to_tuple(base.sizes),
+                           to_tuple(base.strides), use.born, use.alive);
   }
   return types.window_record(entries, storages);
 }

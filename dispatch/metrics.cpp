@@ -11,8 +11,8 @@ Metrics& metrics() {
 
 void reset_metrics() {
   Metrics& m = metrics();
-  for (auto* counter : {&m.recorded, &m.windows, &m.regions, &m.region_operators,
-                        &m.inline_windows, &m.running_nanoseconds}) {
+  for (auto* counter : {&m.recorded, &m.windows, &m.regions, &m.region_operators, &m.inline_windows,
+                        &m.running_nanoseconds}) {
     counter->store(0);
   }
   for (auto& counter : m.flushes) {

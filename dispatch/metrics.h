@@ -19,8 +19,7 @@ enum class FlushReason : uint8_t {
 };
 
 inline constexpr std::array<const char*, static_cast<size_t>(FlushReason::count_)>
-    kFlushReasonNames{"sync",      "oracle", "optimizer", "graph",
-                      "operators", "memory", "event"};
+    kFlushReasonNames{"sync", "oracle", "optimizer", "graph", "operators", "memory", "event"};
 
 // Process-wide counters; each is only ever added to, or reset by the user.
 // Native steps are counted per operator in OpInfo.

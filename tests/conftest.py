@@ -32,6 +32,14 @@ def policy(request: pytest.FixtureRequest) -> Iterator[str]:
         torch.shark.synchronize()
 
 
+@pytest.fixture
+def native() -> Iterator[None]:
+    """Run a test in which it does not matter whether anything is compiled."""
+    with config.scope(policy="native"):
+        yield
+        torch.shark.synchronize()
+
+
 def same(actual: Any, expected: Any, *, exact: bool, where: str = "result") -> None:
     """Assert that what the device gave is what the CPU gave: values, dtype and geometry."""
     if isinstance(expected, torch.Tensor):

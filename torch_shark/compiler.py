@@ -7,8 +7,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from torch_shark import config
 from torch_shark.cache import CacheKey, DiskCache
+from torch_shark.config import config
 
 if TYPE_CHECKING:
     from torch_shark.plan import KeyParts, Planner, PlannerStats, Step

@@ -6,15 +6,17 @@ Work on the device is recorded and runs later, in order. Functions that read som
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import torch
 
 from torch_shark import _C
+from torch_shark.config import config
 from torch_shark.metrics import explain, metrics, reset_metrics
 
 __all__ = [
@@ -58,7 +60,7 @@ __all__ = [
 ]
 
 # What PyTorch accepts where it wants a device.
-DeviceLike = Union[torch.device, str, int, None]
+DeviceLike = torch.device | str | int | None
 
 default_generators: tuple[torch.Generator, ...] = (_C.default_generator(),)
 
@@ -172,14 +174,8 @@ class DeviceProperties:
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
     """Facts about a device."""
-    import os
-
-    from torch_shark import config
-
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return DeviceProperties(
-        get_device_name(device), config.target, total, torch.get_num_threads()
-    )
+    return DeviceProperties(get_device_name(device), config.target, total, torch.get_num_threads())
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

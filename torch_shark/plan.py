@@ -16,11 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
+from torch_shark.lowering.artifact import Artifact, LoweringError
 from torch_shark.lowering.interface import RegionInterface
 from torch_shark.lowering.kinds import KindTable
-from torch_shark.lowering.lower import Artifact, LoweringError, check_lowers, lower_region
 from torch_shark.lowering.partition import Placed, find_live, find_uses, partition
 from torch_shark.lowering.region import (
+    Region,
     RegionPlan,
     ScalarSlot,
     extract,
@@ -189,23 +190,26 @@ class Planner:
         if plan.digest in self._loaded:
             self.stats.memory_hits += 1
             return self._loaded[plan.digest]
-        loaded: _Loaded | None
         stored = self._store.get(self._key("region", plan.digest)) if self._store else None
         artifact = Artifact.from_bytes(stored) if stored is not None else None
-        if artifact is not None:
+        if artifact is None:
+            loaded = self._compile(plan, placed)
+        else:
             self.stats.disk_hits += 1
             loaded = self._load_artifact(artifact, plan, placed)
-        else:
-            loaded = self._compile(plan, placed)
         self._loaded[plan.digest] = loaded
         if loaded is None:
             self._blame(plan, placed)
         return loaded
 
     def _compile(self, plan: RegionPlan, placed: Placed) -> _Loaded | None:
+        # The compiler is loaded by the first region that needs it.
+        from torch_shark.lowering.lower import lower_region
+
         region = extract(plan, placed)
         self.stats.misses.append(f"{plan.digest.hex()}: {region.operators()}")
         self.stats.compiles += 1
+        loaded = None
         try:
             artifact, seconds = lower_region(region, self._target, self._dump_folder)
             self.stats.lowering_seconds += seconds.lowering
@@ -213,7 +217,8 @@ class Planner:
             loaded = self._load_artifact(artifact, plan, placed)
         except LoweringError as error:
             self.stats.failures.append(error)
-            artifact, loaded = Artifact.failed(str(error)), None
+        if loaded is None:
+            artifact = Artifact.failed(str(self.stats.failures[-1]))
         if self._store is not None:
             self._store.put(self._key("region", plan.digest), artifact.to_bytes())
         return loaded
@@ -221,39 +226,46 @@ class Planner:
     def _load_artifact(
         self, artifact: Artifact, plan: RegionPlan, placed: Placed
     ) -> _Loaded | None:
+        """The executable; None if the region does not compile, or IREE refuses to load it."""
         if artifact.interface is None:
             return None
         try:
             executable = self._load(artifact.vmfb, artifact.interface)
         except Exception as error:  # IREE finds some faults of a region only when it is loaded
-            raise LoweringError("loading", extract(plan, placed), str(error)) from error
+            self.stats.failures.append(LoweringError("loading", extract(plan, placed), str(error)))
+            return None
         return _Loaded(executable, artifact.used_inputs)
 
     def _blame(self, plan: RegionPlan, placed: Placed) -> None:
         """Finds the entries of a failed region that do not lower by themselves."""
+        alone = len(plan.entries) == 1
         for e in plan.entries:
             digest = placed.kinds[e].digest
-            lowers = digest in self._lowers and len(plan.entries) > 1
-            if lowers or digest in self._unsupported:
+            if digest in self._unsupported or (digest in self._lowers and not alone):
                 continue
             reason = self._stored_reason(digest)
             if reason is None:
-                region = extract(single_entry(e, placed), placed)
-                try:
-                    # Alone, an entry has no other to blame: it is compiled to the end.
-                    check_lowers(region, self._target, whole=len(plan.entries) == 1)
-                    reason = ""
-                except LoweringError as error:
-                    self.stats.failures.append(error)
-                    reason = str(error)
+                # Alone, an entry has no other to blame: it is compiled to the end.
+                reason = self._refusal(extract(single_entry(e, placed), placed), whole=alone)
                 if self._store is not None:
                     self._store.put(self._key("entry", digest), reason.encode())
             if reason:
                 self._unsupported[digest] = reason
-            elif len(plan.entries) == 1:
+            elif alone:
                 self._unsupported[digest] = "it compiles alone, but not as it is used here"
             else:
                 self._lowers.add(digest)
+
+    def _refusal(self, region: Region, whole: bool) -> str:
+        """What the compiler says against a region; empty if it lowers, or compiles as a whole."""
+        from torch_shark.lowering.lower import check_lowers
+
+        try:
+            check_lowers(region, self._target, whole)
+        except LoweringError as error:
+            self.stats.failures.append(error)
+            return str(error)
+        return ""
 
     def _stored_reason(self, digest: bytes) -> str | None:
         stored = self._store.get(self._key("entry", digest)) if self._store else None
@@ -278,10 +290,9 @@ def _checks(plan: RegionPlan, placed: Placed) -> list[CheckStep]:
     checks: dict[CheckStep, None] = {}
     for e in plan.entries:
         for _, limit in placed.kinds[e].limits:
-            if limit.checked:
-                values = placed.record.entries[e].args[limit.arg]
-                ref = values if limit.item is None else values[limit.item]
-                checks[CheckStep(ref, limit.low, limit.high, e, limit.ignored)] = None
+            values = placed.record.entries[e].args[limit.arg]
+            ref = values if limit.item is None else values[limit.item]
+            checks[CheckStep(ref, limit.low, limit.high, e, limit.ignored)] = None
     return list(checks)
 
 

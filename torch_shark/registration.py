@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import atexit
+from typing import Any
 
 import torch
 import torch._tensor_str
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.backend_registration import (
+    generate_methods_for_privateuse1_backend,
+    rename_privateuse1_backend,
+)
 
-from torch_shark import _C, compiler, config, device
+from torch_shark import _C, compiler, device
+from torch_shark.config import config, knobs
 
 
 def register() -> None:
     """Register the device's name, module, tensor methods and hooks."""
-    torch.utils.rename_privateuse1_backend("shark")
-    torch._register_device_module("shark", device)
-    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    rename_privateuse1_backend("shark")
+    torch._register_device_module("shark", device)  # type: ignore[no-untyped-call]
+    generate_methods_for_privateuse1_backend(for_storage=True)
     register_optimizer_step_post_hook(lambda *_: _C.flush_optimizer())
     _print_from_host()
     _C.set_planner(compiler.liftable, compiler.plan)
@@ -25,6 +31,8 @@ def register() -> None:
 
 def _apply_config() -> None:
     """Tell the core what it reads of the knobs; what was recorded runs under the old ones."""
+    for name in knobs():
+        getattr(config, name)  # a wrong setting is told at once, not where it is first used
     _C.synchronize()
     _C.set_policy(config.policy)
     _C.set_debug(config.debug)
@@ -35,8 +43,9 @@ def _print_from_host() -> None:
     """Format tensors on the host: printing one would record and compile a dozen operators."""
     original = torch._tensor_str._tensor_str
 
-    def tensor_str(self: torch.Tensor, indent: int) -> str:
-        return original(self.cpu() if self.is_shark else self, indent)
+    def tensor_str(self: torch.Tensor, indent: int) -> Any:
+        on_host = self.cpu() if self.device.type == "shark" else self
+        return original(on_host, indent)  # type: ignore[no-untyped-call]
 
     torch._tensor_str._tensor_str = tensor_str
 

@@ -41,8 +41,8 @@ class Arena {
   };
   struct SizeClass {
     std::vector<uint32_t> free_slots;
-    size_t unused = 0;              // slots from here on were never given out
-    DeviceStorage** owners;         // by slot; lazily committed memory
+    size_t unused = 0;       // slots from here on were never given out
+    DeviceStorage** owners;  // by slot; lazily committed memory
   };
   struct LocalSlots;
 

@@ -12,8 +12,8 @@
 namespace torch_shark {
 namespace {
 
-// Seeding is a recorded operator like any other, so that it takes its place in program order without
-// a sync.
+// Seeding is a recorded operator like any other, so that it takes its place in program order
+// without a sync.
 void seed_native(std::optional<at::Generator> generator, int64_t seed) {
   std::lock_guard<std::mutex> lock(generator->mutex());
   generator->set_current_seed(static_cast<uint64_t>(seed));
@@ -80,8 +80,8 @@ at::Generator native_generator(const std::optional<at::Generator>& generator) {
   const bool given = generator.has_value() && generator->defined();
   const at::Generator& source = given ? *generator : default_generator();
   TORCH_CHECK(source.device().type() == kShark,
-              "Expected a 'shark' device type for generator but found '",
-              source.device().type(), "'");
+              "Expected a 'shark' device type for generator but found '", source.device().type(),
+              "'");
   return static_cast<const SharkGenerator*>(source.unsafeGetGeneratorImpl())->native();
 }
 

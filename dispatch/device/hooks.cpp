@@ -42,9 +42,7 @@ class SharkHooks final : public at::PrivateUse1HooksInterface {
 
   at::Device getDeviceFromPtr(void* /*data*/) const override { return at::Device(kShark, 0); }
   bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
-  at::Allocator* getPinnedMemoryAllocator() const override {
-    return at::getHostAllocator(kShark);
-  }
+  at::Allocator* getPinnedMemoryAllocator() const override { return at::getHostAllocator(kShark); }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
     resize_storage(*storage.unsafeGetStorageImpl(), nbytes);

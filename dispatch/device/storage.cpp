@@ -13,8 +13,7 @@ namespace torch_shark {
 namespace {
 
 void drop_handle(void* context) {
-  auto storage =
-      c10::intrusive_ptr<DeviceStorage>::reclaim(static_cast<DeviceStorage*>(context));
+  auto storage = c10::intrusive_ptr<DeviceStorage>::reclaim(static_cast<DeviceStorage*>(context));
   storage->referenced.store(false, std::memory_order_relaxed);
 }
 
@@ -56,8 +55,8 @@ at::Tensor make_device_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides,
   auto storage_impl = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), nbytes, make_data_ptr(std::move(storage)),
       device_allocator(), /*resizable=*/true);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(std::move(storage_impl)), c10::DispatchKeySet(kSharkKey), meta);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage_impl)),
+                                                         c10::DispatchKeySet(kSharkKey), meta);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;
 }

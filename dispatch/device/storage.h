@@ -1,7 +1,7 @@
 #pragma once
 
-#include <ATen/core/TensorBase.h>
 #include <ATen/DimVector.h>
+#include <ATen/core/TensorBase.h>
 #include <c10/core/Storage.h>
 #include <c10/util/intrusive_ptr.h>
 
@@ -40,8 +40,8 @@ enum class StorageState : uint8_t {
 //
 // Lifetime: the DataPtr holds one reference; each recorded entry that names the storage holds
 // another until it has run, so memory is freed right after its last use.
-// Locking: `buffer` and `failure` belong to whoever runs entries (the executor's exclusive section);
-// the `window_*` fields to the recorder's lock; the atomics to nobody.
+// Locking: `buffer` and `failure` belong to whoever runs entries (the executor's exclusive
+// section); the `window_*` fields to the recorder's lock; the atomics to nobody.
 struct DeviceStorage : c10::intrusive_ptr_target {
   DeviceStorage(size_t nbytes, Geometry base);
   ~DeviceStorage() override;

@@ -6,7 +6,7 @@ namespace torch_shark {
 // thread holds it, since what is waited for may need it. `dispatch/` knows no Python, so csrc_py
 // installs the two functions; without them nothing is released.
 struct BlockingHooks {
-  void* (*release)() = nullptr;     // returns what `acquire` needs, or nullptr
+  void* (*release)() = nullptr;  // returns what `acquire` needs, or nullptr
   void (*acquire)(void*) = nullptr;
 };
 

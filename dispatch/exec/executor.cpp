@@ -71,6 +71,14 @@ void Executor::wait_for_turn(std::unique_lock<std::mutex>& lock) {
   }
 }
 
+// The caller is about to raise it; nothing runs.
+std::exception_ptr Executor::take_error() {
+  if (error_) {
+    forget_stale_storages();
+  }
+  return std::exchange(error_, nullptr);
+}
+
 void Executor::drain() {
   check_process();
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
@@ -79,7 +87,7 @@ void Executor::drain() {
     BlockingScope blocking;
     lock.lock();
     wait_for_turn(lock);
-    error = std::exchange(error_, nullptr);
+    error = take_error();
     lock.unlock();
   }
   if (error) {
@@ -94,7 +102,7 @@ void Executor::run_exclusive(const std::function<void()>& work) {
     BlockingScope blocking;
     std::unique_lock<std::mutex> lock(mutex_);
     wait_for_turn(lock);
-    error = std::exchange(error_, nullptr);
+    error = take_error();
     if (!error) {
       running_ = true;
       lock.unlock();

@@ -15,8 +15,8 @@ namespace torch_shark {
 // Runs windows in program order, one at a time: on its own thread, or on a thread that waits for
 // a small window while nothing else runs.
 //
-// Locking: `mutex_` guards the queue, `running_`, `error_` and `stopping_`. It is never held while a
-// window runs. Whoever sets `running_` owns the exclusive section: the storages' buffers and the
+// Locking: `mutex_` guards the queue, `running_`, `error_` and `stopping_`. It is never held while
+// a window runs. Whoever sets `running_` owns the exclusive section: the storages' buffers and the
 // plans belong to it until it clears the flag. Recorder::mutex_ may be held when `mutex_` is taken,
 // never the other way round.
 class Executor {
@@ -45,6 +45,7 @@ class Executor {
 
   void wait_for_turn(std::unique_lock<std::mutex>& lock);
   void finish_turn(std::unique_lock<std::mutex>& lock);
+  std::exception_ptr take_error();
   void run_front(std::unique_lock<std::mutex>& lock);
   void run_thread();
 

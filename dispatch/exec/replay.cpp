@@ -25,8 +25,7 @@ c10::IValue bind_list(std::span<const TensorRef> refs, const c10::TypePtr& type)
   auto element = type->kind() == c10::TypeKind::OptionalType
                      ? type->expectRef<c10::OptionalType>().getElementType()
                      : type;
-  if (element->expectRef<c10::ListType>().getElementType()->kind() ==
-      c10::TypeKind::OptionalType) {
+  if (element->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::OptionalType) {
     c10::List<std::optional<at::Tensor>> list;
     list.reserve(refs.size());
     for (const TensorRef& ref : refs) {

@@ -1,9 +1,8 @@
 #pragma once
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-
-#include <ATen/core/grad_mode.h>
 
 #include "dispatch/device/native_memory.h"
 #include "dispatch/window/window.h"
@@ -25,8 +24,8 @@ class ReplayScope {
 // A native tensor over the memory of `ref`, which is allocated if there is none yet.
 at::Tensor bind(const TensorRef& ref);
 
-// The arguments of the call as native tensors over the storages' memory. In-place stays in place and
-// aliasing stays aliasing, so there is nothing to translate.
+// The arguments of the call as native tensors over the storages' memory. In-place stays in place
+// and aliasing stays aliasing, so there is nothing to translate.
 torch::jit::Stack bind_arguments(const Entry& entry);
 
 // Calls the operator on the native device; replaces the bound arguments on `stack` by its results.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <iostream>
 #include <sstream>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "dispatch/config.h"
@@ -19,6 +20,12 @@ namespace torch_shark {
 namespace {
 
 using Failure = std::shared_ptr<const std::string>;
+
+// Storages that kept an older content, and why. Belongs to whoever runs windows.
+std::unordered_map<c10::intrusive_ptr<DeviceStorage>, Failure>& stale() {
+  static auto* storages = new std::unordered_map<c10::intrusive_ptr<DeviceStorage>, Failure>();
+  return *storages;
+}
 
 class WindowRun {
  public:
@@ -84,7 +91,7 @@ class WindowRun {
     const bool whole = std::none_of(step.entries.begin(), step.entries.end(), [this](uint32_t i) {
       return refused_.contains(i) || failure_of_operands(window_.entries[i]);
     });
-    if (!whole) {
+    if (!whole || !run_region(step)) {
       // Part of the region can still have values: find out which, one operator at a time.
       for (uint32_t i : step.entries) {
         if (refused_.contains(i)) {
@@ -95,6 +102,15 @@ class WindowRun {
       }
       return;
     }
+    metrics().regions.fetch_add(1, std::memory_order_relaxed);
+    metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
+    for (uint32_t i : step.entries) {
+      window_.entries[i].release();
+    }
+  }
+
+  // Returns whether it ran. If not, nothing has changed: its results come in fresh buffers.
+  bool run_region(const RegionStep& step) {
     std::vector<c10::intrusive_ptr<NativeBuffer>> inputs;
     for (uint32_t number : step.inputs) {
       storage(number).native();
@@ -108,15 +124,17 @@ class WindowRun {
     for (const ScalarSlot& slot : step.scalars) {
       scalars.push_back(scalar_at(slot));
     }
-    step.executable->run(inputs, outputs, scalars);
+    try {
+      step.executable->run(inputs, outputs, scalars);
+    } catch (const std::exception& error) {
+      TORCH_WARN("[shark] a compiled region of ", step.entries.size(),
+                 " operators failed and is replayed natively: ", error.what());
+      return false;
+    }
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       storage(step.outputs[i]).buffer = std::move(outputs[i]);
     }
-    metrics().regions.fetch_add(1, std::memory_order_relaxed);
-    metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
-    for (uint32_t i : step.entries) {
-      window_.entries[i].release();
-    }
+    return true;
   }
 
   DeviceStorage& storage(uint32_t number) { return *window_.storages[number].storage; }
@@ -155,8 +173,12 @@ class WindowRun {
 
   static Failure failure_of_operands(const Entry& entry) {
     for (const TensorRef& ref : entry.operands) {
-      if (ref.storage && ref.storage->state.load(std::memory_order_acquire) == StorageState::failed) {
+      if (ref.storage &&
+          ref.storage->state.load(std::memory_order_acquire) == StorageState::failed) {
         return ref.storage->failure;
+      }
+      if (const auto found = stale().find(ref.storage); found != stale().end()) {
+        return found->second;
       }
     }
     return nullptr;
@@ -177,6 +199,8 @@ class WindowRun {
       for (const TensorRef& ref : entry.operands_of(i)) {
         if (ref.storage && !ref.storage->buffer) {
           ref.storage->fail(failure);
+        } else if (ref.storage) {
+          stale().emplace(ref.storage, failure);
         }
       }
     }
@@ -221,7 +245,11 @@ std::exception_ptr run_window(Window& window) {
   std::exception_ptr error;
   {
     ReplayScope scope;
-    error = WindowRun(window).run();
+    try {
+      error = WindowRun(window).run();
+    } catch (...) {  // no memory for a region's results, say
+      error = std::current_exception();
+    }
     // Entries that are in no step of a plan were never needed; let go of what they hold.
     for (Entry& entry : window.entries) {
       entry.release();
@@ -237,6 +265,8 @@ std::exception_ptr run_window(Window& window) {
   }
   return error;
 }
+
+void forget_stale_storages() { stale().clear(); }
 
 void check_readable(const DeviceStorage& storage) {
   TORCH_CHECK(storage.state.load(std::memory_order_acquire) != StorageState::failed,

@@ -7,6 +7,7 @@
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include "dispatch/device/native_device.h"
@@ -36,7 +37,8 @@ at::Tensor phantom(const at::Tensor& tensor) {
   at::Tensor native = native_tensor(
       c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(kNative)),
                    nullptr, /*resizable=*/false),
-      tensor.sizes(), tensor.strides(), 0, tensor.scalar_type());
+      C10_AS_INTARRAYREF_SLOW_ALLOC(tensor.sym_sizes()),
+      C10_AS_INTARRAYREF_SLOW_ALLOC(tensor.sym_strides()), 0, tensor.scalar_type());
   if (tensor.requires_grad()) {
     native.requires_grad_();
   }
@@ -47,6 +49,9 @@ at::Tensor phantom(const at::Tensor& tensor) {
 int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
                          std::optional<double> scale, bool enable_gqa) {
+  // A graph of torch.compile is traced under a mode of fake tensors, which takes no phantoms.
+  const c10::impl::ExcludeDispatchKeyGuard no_modes(
+      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
   std::optional<at::Tensor> native_mask;
   if (mask && mask->defined()) {
     native_mask = phantom(*mask);

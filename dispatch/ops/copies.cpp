@@ -22,9 +22,8 @@ bool on_shark(const at::Tensor& tensor) { return tensor.device().type() == kShar
 at::Tensor native_over(const at::Tensor& tensor) {
   DeviceStorage& storage = device_storage(tensor);
   check_readable(storage);
-  at::Tensor native =
-      native_tensor(storage.native().storage, tensor.sizes(), tensor.strides(),
-                    tensor.storage_offset(), tensor.scalar_type());
+  at::Tensor native = native_tensor(storage.native().storage, tensor.sizes(), tensor.strides(),
+                                    tensor.storage_offset(), tensor.scalar_type());
   native._set_conj(tensor.is_conj());
   native._set_neg(tensor.is_neg());
   return native;
@@ -56,18 +55,16 @@ void copy_from_host(const at::Tensor& self, const at::Tensor& host) {
     fill_untouched(self, host);
     return;
   }
-  at::Tensor snapshot =
-      host.is_non_overlapping_and_dense()
-          ? make_device_tensor(host.sizes(), host.strides(), host.scalar_type())
-          : at::empty(host.sizes(), self.options().dtype(host.scalar_type()));
+  at::Tensor snapshot = host.is_non_overlapping_and_dense()
+                            ? make_device_tensor(host.sizes(), host.strides(), host.scalar_type())
+                            : at::empty(host.sizes(), self.options().dtype(host.scalar_type()));
   fill_untouched(snapshot, host);
   Recorder::instance().count_host_bytes(snapshot.nbytes());
   self.copy_(snapshot);
 }
 
-void copy_within(const at::Tensor& self, const at::Tensor& src) {
-  static OpInfo& op = find_op_info("aten::copy_");
-  // The checks that the native copy would make at replay, now, at the user's line.
+// The checks that the native copy would make, now, at the user's line.
+void check_copy(const at::Tensor& self, const at::Tensor& src) {
   at::TensorIteratorConfig()
       .set_check_mem_overlap(true)
       .add_output(self)
@@ -76,6 +73,10 @@ void copy_within(const at::Tensor& self, const at::Tensor& src) {
       .check_all_same_dtype(false)
       .check_all_same_device(false)
       .build();
+}
+
+void copy_within(const at::Tensor& self, const at::Tensor& src) {
+  static OpInfo& op = find_op_info("aten::copy_");
   const c10::IValue args[]{self, src, false};
   Recorder::instance().record(op, args, {});
 }
@@ -86,19 +87,23 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   if (self.is_same(src)) {
     return self;
   }
-  TORCH_CHECK(!self._is_zerotensor(), "ZeroTensors are immutable. Please materialize the tensor "
+  TORCH_CHECK(!self._is_zerotensor(),
+              "ZeroTensors are immutable. Please materialize the tensor "
               "using `.clone()`, if you want a mutable zero tensor.");
   if (src._is_zerotensor()) {
     return self.zero_();
   }
   if (!on_shark(src)) {
-    TORCH_CHECK(src.device().type() == kNative, "[shark] expected a copy from the CPU or the shark "
-                "device, got a source on ", src.device());
-    src.expand(self.sizes());  // raises unless src broadcasts to self
+    TORCH_CHECK(src.device().type() == kNative,
+                "[shark] expected a copy from the CPU or the shark "
+                "device, got a source on ",
+                src.device());
+    check_copy(self, src);
     copy_from_host(self, src);
   } else if (!on_shark(self)) {
     self.copy_(read_native(src), non_blocking);
   } else {
+    check_copy(self, src);
     copy_within(self, src);
   }
   return self;

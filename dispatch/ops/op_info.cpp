@@ -86,7 +86,8 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
     const c10::AliasInfo* alias = argument.alias_info();
     const bool written =
         (alias != nullptr && alias->isWrite()) || written_by_policy(policy, argument.name());
-    args.push_back({kind_of(argument), argument.type()->kind() == c10::TypeKind::OptionalType, written});
+    args.push_back(
+        {kind_of(argument), argument.type()->kind() == c10::TypeKind::OptionalType, written});
   }
   for (const c10::Argument& result : schema.returns()) {
     const bool list = is_tensor_list_type(result.type());
@@ -100,6 +101,10 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
       }
     }
     results.push_back(info);
+  }
+  in_place = false;
+  for (size_t i = 0; i < args.size(); ++i) {
+    in_place |= args[i].written && !schema.arguments()[i].kwarg_only();
   }
   writes = std::any_of(args.begin(), args.end(), [](const Arg& arg) { return arg.written; });
   counts_versions = writes && !handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView) &&
@@ -128,8 +133,8 @@ OpInfo& find_op_info(std::string_view name) {
   const size_t dot = name.find('.');
   c10::OperatorName key(std::string(name.substr(0, dot)),
                         dot == std::string_view::npos ? "" : std::string(name.substr(dot + 1)));
-  return op_info(c10::Dispatcher::singleton().findSchemaOrThrow(key.name.c_str(),
-                                                                key.overload_name.c_str()));
+  return op_info(
+      c10::Dispatcher::singleton().findSchemaOrThrow(key.name.c_str(), key.overload_name.c_str()));
 }
 
 void for_each_op_info(const std::function<void(OpInfo&)>& visit) {

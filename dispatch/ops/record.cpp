@@ -141,9 +141,9 @@ bool infer_by_shape(const OpInfo& op, const Stack& args, Results& results) {
 
 void apply(const OpInfo& op, const Inferred& inferred, const Stack& args, Results& results) {
   for (const auto& geometry : inferred.results) {
-    results.push_back(geometry ? make_device_tensor(geometry->sizes, geometry->strides,
-                                                    geometry->dtype)
-                               : at::Tensor());
+    results.push_back(geometry
+                          ? make_device_tensor(geometry->sizes, geometry->strides, geometry->dtype)
+                          : at::Tensor());
   }
   auto settled = inferred.arguments.begin();
   for_each_written(op, args, [&](const at::Tensor& out) {
@@ -187,7 +187,8 @@ void run_at_once(OpInfo& op, Stack& args, Stack& stack, FlushReason reason) {
                std::make_move_iterator(args.end()));
 }
 
-// What the results of such a call are known to be; nullptr if that has to be found out by running it.
+// What the results of such a call are known to be; nullptr if that has to be found out by running
+// it.
 std::shared_ptr<const Inferred> infer_from_metadata(const OpInfo& op, const Hash128& key,
                                                     const Stack& args) {
   std::shared_ptr<const Inferred> known = recall(key);
@@ -198,8 +199,8 @@ std::shared_ptr<const Inferred> infer_from_metadata(const OpInfo& op, const Hash
   return known;
 }
 
-// An operator that writes its arguments: what is wrong with a call can depend on which tensors share
-// memory, so a structured meta checks each.
+// An operator that writes its arguments: what is wrong with a call can depend on which tensors
+// share memory, so a structured meta checks each.
 bool checks_each_call(const OpInfo& op) { return op.writes && op.structured_meta != nullptr; }
 
 }  // namespace
@@ -208,9 +209,8 @@ void record_operator(OpInfo& op, Stack& stack) {
   Stack args = take_arguments(stack, op.args.size());
   place_arguments(op, args);
   if (op.counts_versions) {
-    for_each_written(op, args, [](const at::Tensor& written) {
-      written.unsafeGetTensorImpl()->bump_version();
-    });
+    for_each_written(
+        op, args, [](const at::Tensor& written) { written.unsafeGetTensorImpl()->bump_version(); });
   }
   if (op.sync || size_depends_on_data(op, args)) {
     run_at_once(op, args, stack, FlushReason::sync);
@@ -232,7 +232,10 @@ void record_operator(OpInfo& op, Stack& stack) {
   // The first call with this metadata runs at once; its result tells all later ones.
   Stack outcome = args;
   run_now(op, outcome, FlushReason::oracle);
-  remember(key, op, args, outcome);
+  // What was read and then resized, as addbmm_ may do, must not be resized beforehand.
+  if (!op.in_place || metadata_key(op, args) == key) {
+    remember(key, op, args, outcome);
+  }
   stack.insert(stack.end(), std::make_move_iterator(outcome.begin()),
                std::make_move_iterator(outcome.end()));
 }

@@ -22,10 +22,11 @@ class RecordKernel final : public c10::OperatorKernel {
 };
 
 bool is_view(const c10::FunctionSchema& schema) {
-  return std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const auto& argument) {
-    const c10::AliasInfo* alias = argument.alias_info();
-    return alias != nullptr && !alias->isWrite();
-  });
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                     [](const auto& argument) {
+                       const c10::AliasInfo* alias = argument.alias_info();
+                       return alias != nullptr && !alias->isWrite();
+                     });
 }
 
 // A decomposition that PyTorch chooses for every device, unless the native device has a kernel:
@@ -40,9 +41,8 @@ bool is_factory(const OpInfo& op) {
   const bool takes_tensor = std::any_of(op.args.begin(), op.args.end(), [](const auto& arg) {
     return arg.kind == ArgKind::tensor || arg.kind == ArgKind::tensor_list;
   });
-  const bool takes_device = std::any_of(op.args.begin(), op.args.end(), [](const auto& arg) {
-    return arg.kind == ArgKind::device;
-  });
+  const bool takes_device = std::any_of(
+      op.args.begin(), op.args.end(), [](const auto& arg) { return arg.kind == ArgKind::device; });
   return (!takes_tensor || takes_device) &&
          op.handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
 }
@@ -75,9 +75,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 }
 
 // Casting lists come with torch.autocast support; until then operators run as called.
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFallthrough());
-}
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
 }  // namespace
 

@@ -28,8 +28,8 @@ void fit_storage(const at::Tensor& self) {
   if (self.numel() == 0) {
     return;
   }
-  const size_t needed = at::detail::computeStorageNbytes(
-      self.sizes(), self.strides(), self.itemsize(), self.storage_offset());
+  const size_t needed = at::detail::computeStorageNbytes(self.sizes(), self.strides(),
+                                                         self.itemsize(), self.storage_offset());
   c10::StorageImpl& storage = *self.storage().unsafeGetStorageImpl();
   if (needed <= storage.nbytes()) {
     return;

@@ -85,6 +85,12 @@ bool plain_unary(const Stack& args, Geometries& results) {
   return true;
 }
 
+// gelu(self, *, approximate): the structured meta lets any word pass.
+bool gelu(const Stack& args, Geometries& results) {
+  const std::string& approximate = args[1].toStringRef();
+  return (approximate == "none" || approximate == "tanh") && plain_unary(args, results);
+}
+
 // zero_(self), fill_.Scalar(self, value): any tensor will do unless its elements share memory.
 bool in_place(const Stack& args, Geometries& /*results*/) {
   return at::has_internal_overlap(args[0].toTensor()) == at::MemOverlap::No;
@@ -150,13 +156,12 @@ bool flash_attention_for_cpu(const Stack& args, Geometries& results) {
   }
   const int64_t batch = query.size(0), heads = query.size(1), length = query.size(2);
   const int64_t width = query.size(3);
-  if (value.size(3) != width || query.numel() == 0 || value.numel() == 0) {
+  if (value.size(3) != width || query.numel() == 0 || value.numel() == 0 || !is_dense(query)) {
     return false;
   }
-  // The kernel fills (batch, length, heads, ...) buffers and gives them back transposed.
-  results.push_back({{batch, heads, length, width},
-                     {length * heads * width, width, heads * width, 1},
-                     at::kFloat});
+  // The output is laid out as the query. The kernel fills a (batch, length, heads) buffer with the
+  // logarithms and gives it back transposed.
+  results.push_back(geometry_of(query));
   results.push_back({{batch, heads, length}, {length * heads, 1, heads}, at::kFloat});
   return true;
 }
@@ -172,7 +177,7 @@ const std::unordered_map<std::string_view, ShapeFunction>& functions() {
       {"aten::mul_.Tensor", plain_binary_in_place},
       {"aten::div_.Tensor", plain_binary_in_place},
       {"aten::exp", plain_unary},
-      {"aten::gelu", plain_unary},
+      {"aten::gelu", gelu},
       {"aten::neg", plain_unary},
       {"aten::rsqrt", plain_unary},
       {"aten::sigmoid", plain_unary},

@@ -11,11 +11,13 @@ namespace torch_shark {
 // A rolling hash covers the last few operators. Once a limit is reached, the window ends as soon as
 // the hash is again the smallest that the window has seen. In a loop of any period the smallest
 // hash comes back once per turn, so after the first cut every window holds whole turns and begins
-// at the same place, wherever the loop began; programs without repetition are cut at twice the limit.
+// at the same place, wherever the loop began; programs without repetition are cut at twice the
+// limit.
 class ContentCut {
  public:
-  // `fingerprint` identifies the recorded operator. `reached` says whether a limit has been reached,
-  // `exceeded` whether twice the limit has. Returns whether the window ends after this operator.
+  // `fingerprint` identifies the recorded operator. `reached` says whether a limit has been
+  // reached, `exceeded` whether twice the limit has. Returns whether the window ends after this
+  // operator.
   bool add(uint64_t fingerprint, bool reached, bool exceeded) {
     // Each step shifts by 8, so an operator leaves the hash after eight more.
     rolling_ = (rolling_ << 8) + fingerprint;

@@ -19,8 +19,8 @@ class Executor;
 // The device's window under construction.
 //
 // Locking: `mutex_` guards the window, the cut and the storages' window_* fields, and is held while
-// a finished window is put into the executor's queue, which keeps program order among threads. It is
-// never held while anything runs, waits, or could take the GIL.
+// a finished window is put into the executor's queue, which keeps program order among threads. It
+// is never held while anything runs, waits, or could take the GIL.
 class Recorder {
  public:
   static Recorder& instance();

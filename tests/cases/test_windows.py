@@ -21,11 +21,12 @@ def forbidden(monkeypatch, policy):
     """Nothing compiles in this test; what was compiled before is forgotten."""
     from torch_shark import compiler
 
-    def refuse(region, *_):
+    def refuse(region, *_, **__):
         raise LoweringError("compilation", region, "forbidden by the test")
 
     torch.shark.synchronize()
     monkeypatch.setattr("torch_shark.plan.lower_region", refuse)
+    monkeypatch.setattr("torch_shark.plan.check_lowers", refuse)
     compiler.forget()
     with config.scope(disk_cache=False):
         yield

@@ -19,8 +19,9 @@ def bits(tensor):
     return tensor.contiguous().view(torch.uint8)
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype_comes_back_as_it_went(dtype):
+def test_every_dtype_comes_back_as_it_went(native, dtype):
     x = sample(dtype)
     y = x.to("shark")
     assert (y.dtype, y.stride()) == (dtype, x.stride())
@@ -34,7 +35,7 @@ CONVERTED = [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.ui
 
 @pytest.mark.parametrize("target", CONVERTED, ids=str)
 @pytest.mark.parametrize("source", CONVERTED, ids=str)
-def test_dtypes_convert_as_on_the_cpu_wherever_the_copy_goes(source, target):
+def test_dtypes_convert_as_on_the_cpu_wherever_the_copy_goes(native, source, target):
     x, expected = sample(source), sample(source).to(target)
     y = x.to("shark")
     assert torch.equal(x.to("shark", target).cpu(), expected)
@@ -60,7 +61,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("view", LAYOUTS.values(), ids=LAYOUTS)
-def test_layouts_come_back_as_on_the_cpu(view):
+def test_layouts_come_back_as_on_the_cpu(native, view):
     host = torch.arange(24.0).view(4, 6)
     x = view(host)
     y = x.to("shark")
@@ -92,18 +93,19 @@ FROM = {
 
 @pytest.mark.parametrize("source", FROM.values(), ids=FROM)
 @pytest.mark.parametrize("target", INTO.values(), ids=INTO)
-def test_copy_into_a_view_writes_it_alone(target, source):
+def test_copy_into_a_view_writes_it_alone(policy, target, source):
     expected = torch.full((4, 6), -1.0)
     values = source(target(expected).shape)
     target(expected).copy_(values)
     for from_host in (True, False):
         for to_host in (True, False):
-            base = torch.full((4, 6), -1.0, device="cpu" if to_host else "shark")
+            base = torch.full((4, 6), -1.0).to("cpu" if to_host else "shark")
             target(base).copy_(values if from_host else values.to("shark"))
             assert torch.equal(base.cpu(), expected), (from_host, to_host)
+    assert (torch.shark.metrics().regions > 0) == (policy == "iree")
 
 
-def test_host_tensor_may_change_right_after_the_copy():
+def test_host_tensor_may_change_right_after_the_copy(policy):
     host = torch.ones(4)
     fresh, old = host.to("shark", non_blocking=True), torch.zeros(4, device="shark")
     old.add_(1)
@@ -112,7 +114,7 @@ def test_host_tensor_may_change_right_after_the_copy():
     assert (fresh + old).tolist() == [2.0] * 4
 
 
-def test_device_tensor_may_change_right_after_the_copy():
+def test_device_tensor_may_change_right_after_the_copy(policy):
     x = torch.ones(4, device="shark")
     host = x.to("cpu", non_blocking=True)
     kept = x.clone()
@@ -121,7 +123,7 @@ def test_device_tensor_may_change_right_after_the_copy():
     assert host.tolist() == kept.tolist() == [1.0] * 4
 
 
-def test_pinned_memory():
+def test_pinned_memory(native):
     host = torch.arange(4.0).pin_memory()
     assert host.is_pinned()
     assert host[1:].is_pinned()
@@ -136,7 +138,7 @@ def test_pinned_memory():
         x.pin_memory()
 
 
-def test_copy_to_oneself_and_to_a_view_of_oneself():
+def test_copy_to_oneself_and_to_a_view_of_oneself(policy):
     x = torch.arange(4.0, device="shark")
     assert x.copy_(x) is x
     x[:2].copy_(x[2:])
@@ -145,7 +147,7 @@ def test_copy_to_oneself_and_to_a_view_of_oneself():
     assert x.to("shark", copy=True) is not x
 
 
-def test_upload_is_no_window_and_download_is_one():
+def test_upload_is_no_window_and_download_is_one(policy):
     torch.shark.synchronize()
     torch.shark.reset_metrics()
     x = torch.arange(6.0).view(2, 3).to("shark")
@@ -155,7 +157,7 @@ def test_upload_is_no_window_and_download_is_one():
     assert (counts.recorded, counts.windows, counts.flushes["sync"]) == (1, 1, 1)
 
 
-def test_values_read_one_by_one():
+def test_values_read_one_by_one(policy):
     x = torch.tensor([1.5, 0.0, -2.0], device="shark")
     assert (x[0].item(), float(x[2]), int(x[0]), bool(x[1])) == (1.5, -2.0, 1, False)
     assert x.tolist() == [1.5, 0.0, -2.0]
@@ -168,7 +170,7 @@ def test_values_read_one_by_one():
     assert list(range(5))[torch.tensor(2, device="shark")] == 2
 
 
-def test_numpy_goes_by_way_of_the_host():
+def test_numpy_goes_by_way_of_the_host(native):
     array = torch.arange(3.0).numpy()
     x = torch.from_numpy(array).to("shark")
     array += 1
@@ -177,13 +179,13 @@ def test_numpy_goes_by_way_of_the_host():
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 0, 3), (7, 1, 5)])
-def test_shapes_of_every_kind_round_trip(shape):
+def test_shapes_of_every_kind_round_trip(native, shape):
     x = torch.rand(shape)
     assert torch.equal(x.to("shark").cpu(), x)
     assert torch.equal(x.to("shark").clone().add(1).cpu(), x + 1)
 
 
-def test_large_upload_and_download():
+def test_large_upload_and_download(native):
     x = torch.rand(1 << 21)
     y = x.to("shark")
     y[::3] = 0

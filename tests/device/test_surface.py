@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+pytestmark = pytest.mark.usefixtures("native")
 shark = torch.device("shark")
 
 

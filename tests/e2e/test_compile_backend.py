@@ -86,6 +86,22 @@ def test_a_window_in_progress_does_not_change_the_graphs():
         assert torch.shark.metrics().compiles <= 1  # of x + 1
 
 
+def test_attention_is_traced_as_it_runs(policy):
+    attention = nn.functional.scaled_dot_product_attention
+    compiled = torch.compile(attention, backend="shark", fullgraph=True)
+    for length in (5, 7, 9):  # from the second on, the length is symbolic
+        inputs = [torch.randn(2, 2, length, 8, requires_grad=True) for _ in range(3)]
+        on_device = [x.detach().to("shark").requires_grad_() for x in inputs]
+        expected, result = attention(*inputs), compiled(*on_device)
+        expected.sum().backward()
+        result.sum().backward()
+        assert_close(result.cpu(), expected)
+        for x, gradient in zip(inputs, on_device, strict=True):
+            assert_close(gradient.grad.cpu(), x.grad)
+    kernel = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    assert (kernel in torch.shark.metrics().native_steps) == (policy == "native")
+
+
 def test_inputs_written_in_place(policy):
     @torch.compile(backend="shark")
     def scale(x):

@@ -162,12 +162,12 @@ def _adam(
         unscaled = grad
         if maximize:
             grad = -grad
-        # ATen tests the decay for zero; a lifted one is applied always, which is the same value.
+        new_param = param
         if decoupled:
-            new_param = in_float32(lambda p, rate, w: p * (1 - rate * w), param, lr, weight_decay)
+            smaller = in_float32(lambda p, rate, w: p * (1 - rate * w), param, lr, weight_decay)
+            new_param = _unless_zero(weight_decay, param, smaller)
         else:
-            new_param = param
-            grad = pointwise.add(grad, param, weight_decay)
+            grad = _unless_zero(weight_decay, grad, pointwise.add(grad, param, weight_decay))
         new_mean = in_float32(lambda m, g, b: m + (g - m) * (1 - b), mean, grad, beta1)
         new_square = in_float32(lambda v, g, b: v * b + (1 - b) * g * g, square, grad, beta2)
         largest = pointwise.maximum(max_squares[i], new_square) if amsgrad else new_square
@@ -218,7 +218,8 @@ def fused_sgd(
         if grad_scale is not None:
             grad = in_float32(torch.div, grad, grad_scale)
         unscaled = grad
-        step = pointwise.add(-grad if maximize else grad, param, weight_decay)
+        step = -grad if maximize else grad
+        step = _unless_zero(weight_decay, step, pointwise.add(step, param, weight_decay))
         if buffers:
             before = buffers[i]
             buffer = (
@@ -234,3 +235,8 @@ def fused_sgd(
 
 def _unless(found_inf: Tensor | None, before: Tensor, after: Tensor) -> Tensor:
     return after if found_inf is None else torch.where(found_inf == 1, before, after)
+
+
+def _unless_zero(weight_decay: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """ATen leaves a decay of zero out, which would else make NaN of an infinite parameter."""
+    return torch.where(weight_decay == 0, before, after)

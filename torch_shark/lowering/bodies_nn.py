@@ -91,6 +91,33 @@ def native_batch_norm(
     return (output.to(input.dtype), *saved, *updated)
 
 
+@body("max_pool2d_with_indices_backward")
+def max_pool2d_backward(
+    grad: Tensor,
+    self: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    """The gradient of a max pool whose windows tile its input.
+
+    Every element of a window is compared with the window's index: a scatter would need the
+    indices of all elements on IREE's stack.
+    """
+    height, width = self.shape[-2:]
+    down, right = kernel_size[0], kernel_size[-1]
+    rows = torch.arange(grad.shape[-2] * down).reshape(-1, down, 1, 1)
+    columns = torch.arange(grad.shape[-1] * right).reshape(-1, right)
+    chosen = indices.unsqueeze(-1).unsqueeze(-3) == rows * width + columns
+    spread = torch.where(chosen, grad.unsqueeze(-1).unsqueeze(-3), 0.0)
+    spread = spread.flatten(-4, -3).flatten(-2, -1)
+    rest = [0, width - spread.shape[-1], 0, height - spread.shape[-2]]
+    return torch.constant_pad_nd(spread, rest)
+
+
 @body("nll_loss_forward")
 def nll_loss_forward(
     scores: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int

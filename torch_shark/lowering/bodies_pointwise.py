@@ -141,8 +141,8 @@ def lerp(self: Tensor, end: Tensor, weight: Any) -> Tensor:
     """ATen's formula (native/Lerp.h): exact at both ends."""
 
     def formula(a: Tensor, b: Tensor, w: Any) -> Tensor:
-        near = a + w * (b - a)
-        far = b - (b - a) * (1 - w)
+        near: Tensor = a + w * (b - a)
+        far: Tensor = b - (b - a) * (1 - w)
         if isinstance(w, Tensor):
             return torch.where(w.abs() < 0.5, near, far)
         return near if abs(w) < 0.5 else far

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from iree.compiler.api import Invocation, Output, Session, Source, ctypes_dl
 
@@ -56,7 +57,7 @@ def compile_module(bytecode: bytes, target: Target, phase: str | None = None) ->
     """
     session = _session(target)
     executable = b""
-    with session.invocation() as invocation, _diagnostics(invocation) as messages:
+    with session.invocation() as invocation, _diagnostics(invocation) as said:
         if phase is not None:
             _set_phase(invocation._inv_p, phase.encode())
         source = Source.wrap_buffer(session, bytecode)
@@ -66,7 +67,10 @@ def compile_module(bytecode: bytes, target: Target, phase: str | None = None) ->
                 invocation.output_vm_bytecode(output)
                 executable = bytes(output.map_memory())
     if not done:
-        raise CompileError("".join(messages).strip() or "the compiler gave no reason")
+        text = "\n".join([*said.errors, said.printed.decode(errors="replace")]).strip()
+        raise CompileError(text or "the compiler gave no reason")
+    if said.printed:
+        os.write(2, said.printed)
     return executable
 
 
@@ -79,14 +83,26 @@ def _session(target: Target) -> Session:
     return sessions[target]
 
 
+@dataclass
+class _Said:
+    """What was said while the compiler ran: its errors, and what went to standard error."""
+
+    errors: list[str]
+    printed: bytes
+
+
 @contextmanager
-def _diagnostics(invocation: Invocation) -> Iterator[list[str]]:
-    """Collects the invocation's errors, and what the linker prints to standard error."""
-    messages: list[str] = []
+def _diagnostics(invocation: Invocation) -> Iterator[_Said]:
+    """Collects the invocation's errors, and what the linker prints to standard error.
+
+    The linker knows no callback, so the descriptor itself is redirected: what other threads print
+    meanwhile is collected too, and the caller passes it on.
+    """
+    said = _Said([], b"")
 
     def collect(severity: int, text: bytes, size: int, _: int) -> None:
         if severity >= _ERROR_SEVERITY:
-            messages.append(text[:size].decode(errors="replace") + "\n")
+            said.errors.append(text[:size].decode(errors="replace"))
 
     callback = _DIAGNOSTIC_CALLBACK(collect)
     _enable_callback(invocation._inv_p, 0, callback, None)
@@ -94,9 +110,9 @@ def _diagnostics(invocation: Invocation) -> Iterator[list[str]]:
         kept = os.dup(2)
         os.dup2(captured.fileno(), 2)
         try:
-            yield messages
+            yield said
         finally:
             os.dup2(kept, 2)
             os.close(kept)
             captured.seek(0)
-            messages.append(captured.read().decode(errors="replace"))
+            said.printed = captured.read()

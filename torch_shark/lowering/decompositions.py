@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from torch_shark.lowering import bodies_foreach, bodies_index, bodies_nn, bodies_pointwise
 from torch_shark.lowering.bodies import BODIES
@@ -61,6 +60,9 @@ def call(name: str, args: list[Any]) -> Any:
 @cache
 def table() -> dict[Any, Callable[..., Any]]:
     """Returns the decomposition table for tracing: torch-mlir's, with our replacements."""
+    # Imported here: a process that finds its regions in the store never needs torch-mlir.
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
     decompositions = dict(get_decomposition_table())
     for name, function in _IN_GRAPH.items():
         packet, _, overload_name = name.partition(".")

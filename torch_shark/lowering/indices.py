@@ -27,7 +27,6 @@ class IndexLimit:
         low: the lowest valid index; -high where negative ones count from the end, else 0.
         high: one past the highest valid index.
         ignored: a value that is valid without being an index.
-        checked: whether it needs a check; not where only our own operators produce it.
     """
 
     ref: TensorRef
@@ -36,7 +35,6 @@ class IndexLimit:
     low: int
     high: int
     ignored: int | None = None
-    checked: bool = True
 
     def bound(self, index: torch.Tensor) -> torch.Tensor:
         """Returns the index moved into [0, high); those that ignore a value do it themselves."""
@@ -82,11 +80,6 @@ def _classes(scores_arg: int, target_arg: int, ignore_arg: int, entry: Entry) ->
     return [IndexLimit(target, target_arg, None, 0, high, ignored=ignored)]
 
 
-def _pooled(entry: Entry) -> list[IndexLimit]:
-    height, width = entry.args[1].sizes[-2:]
-    return [IndexLimit(entry.args[7], 7, None, 0, height * width, checked=False)]
-
-
 _RULES: dict[str, Callable[[Entry], list[IndexLimit]]] = {
     "aten::embedding": _rows,
     "aten::embedding_dense_backward": _embedding_backward,
@@ -106,5 +99,4 @@ _RULES: dict[str, Callable[[Entry], list[IndexLimit]]] = {
     "aten::_unsafe_index_put": _each_dim,
     "aten::nll_loss_forward": partial(_classes, 0, 1, 4),
     "aten::nll_loss_backward": partial(_classes, 1, 2, 5),
-    "aten::max_pool2d_with_indices_backward": _pooled,
 }

@@ -121,7 +121,7 @@ def _make_kind(
         scalars=scalars,
         limits=tuple((numbers[limit.ref.storage], limit) for limit in limits),
         random=random,
-        kept=random or not writes or any(limit.checked for limit in limits),
+        kept=random or not writes or bool(limits),
     )
 
 

@@ -1,30 +1,21 @@
-"""The way of a region through lowering: trace, emit, compile."""
+"""The way of a region through lowering: trace, emit, compile.
+
+Importing this module loads the compiler, which takes a second: only who compiles imports it.
+"""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch_shark.lowering.artifact import Artifact, LoweringError
 from torch_shark.lowering.compile import CompileError, compile_module
 from torch_shark.lowering.emit import EmittedModule, emit_module
-from torch_shark.lowering.interface import RegionInterface
 from torch_shark.lowering.region import Region
 from torch_shark.lowering.trace import trace_region
 from torch_shark.targets import Target
-
-
-class LoweringError(Exception):
-    """A region does not lower or compile.
-
-    The text names the step that failed, the operators, what was said, and the saved MLIR.
-    """
-
-    def __init__(self, step: str, region: Region, said: str, dump: Path | None = None) -> None:
-        saved = f"\nThe MLIR is saved at {dump}" if dump is not None else ""
-        super().__init__(f"[shark] {step} failed for {region.operators()}:\n{said}{saved}")
-        self.step = step
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,49 +24,6 @@ class Seconds:
 
     lowering: float
     compiling: float
-
-
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """A compiled region, as it is stored; or the record that it does not compile.
-
-    Attributes:
-        vmfb: the IREE executable.
-        interface: how it is called; None if the region does not compile.
-        used_inputs: positions of the region's inputs that it takes.
-        reason: why the region does not compile.
-    """
-
-    vmfb: bytes
-    interface: RegionInterface | None
-    used_inputs: tuple[int, ...] = ()
-    reason: str = ""
-
-    @staticmethod
-    def failed(reason: str) -> Artifact:
-        """Returns the record of a failure."""
-        return Artifact(b"", None, (), reason)
-
-    def to_bytes(self) -> bytes:
-        """Returns a line of JSON, and the executable after it."""
-        head = {
-            "interface": self.interface.to_json() if self.interface is not None else None,
-            "used_inputs": self.used_inputs,
-            "reason": self.reason,
-        }
-        return json.dumps(head).encode() + b"\n" + self.vmfb
-
-    @staticmethod
-    def from_bytes(data: bytes) -> Artifact | None:
-        """Reads what `to_bytes` wrote; None if it is something else."""
-        head, _, vmfb = data.partition(b"\n")
-        try:
-            fields = json.loads(head)
-            text = fields["interface"]
-            interface = RegionInterface.from_json(text) if text is not None else None
-            return Artifact(vmfb, interface, tuple(fields["used_inputs"]), fields["reason"])
-        except (ValueError, KeyError, TypeError):
-            return None
 
 
 def lower_region(
@@ -123,6 +71,7 @@ def _dump(module: EmittedModule, folder: Path | None) -> Path | None:
     if folder is None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"region-{hash(module.text) & 0xFFFFFFFFFFFF:012x}.mlir"
+    name = hashlib.blake2b(module.text.encode(), digest_size=8).hexdigest()
+    path = folder / f"region-{name}.mlir"
     path.write_text(module.text)
     return path

@@ -2,13 +2,14 @@
 
 Every entry gets a level: the highest level among the entries that it depends on, plus one at each
 crossing between native and compiled. A region is a connected component of compiled entries within
-a level, so it is convex, and steps in order of their level respect every dependency. Linear time.
+a level, so it is convex, and no two regions wait for each other. Near linear time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 from torch_shark.lowering.kinds import EntryKind
 from torch_shark.record import WindowRecord
@@ -82,10 +83,12 @@ def find_uses(placed: Placed) -> list[Uses]:
 
 
 def partition(placed: Placed) -> list[Group]:
-    """Returns the steps of a window, in an order that respects every dependency."""
-    levels = [0] * len(placed.kinds)
-    parents = list(range(len(placed.kinds)))
+    """Returns the steps of a window: program order, wherever every dependency allows it."""
+    count = len(placed.kinds)
+    levels = [0] * count
+    parents = list(range(count))
     native = placed.native
+    edges: list[tuple[int, int]] = []
 
     def root(e: int) -> int:
         while parents[e] != e:
@@ -118,36 +121,61 @@ def partition(placed: Placed) -> list[Group]:
             # An index is checked before the region that uses it: it must be there by then.
             for s, limit in kind.limits:
                 p = writer.get(local[s], -1)
-                if limit.checked and p >= 0 and not native[p]:
+                if p >= 0 and not native[p]:
                     level = max(level, levels[p] + 1)
         levels[e] = level
-        if not is_native:
-            for p in before:
-                if not native[p] and levels[p] == level:
-                    parents[root(p)] = root(e)
+        for p in before:
+            edges.append((p, e))
+            if not is_native and not native[p] and levels[p] == level:
+                parents[root(p)] = root(e)
         for s in kind.reads:
             readers.setdefault(local[s], []).append(e)
         for s in kind.writes:
             writer[local[s]] = e
             readers[local[s]] = []
-    return _groups(placed, levels, [root(e) for e in range(len(levels))])
+    return _in_order(_groups(placed, [root(e) for e in range(count)]), edges, count)
 
 
-def _groups(placed: Placed, levels: list[int], roots: list[int]) -> list[Group]:
+def _groups(placed: Placed, roots: list[int]) -> list[Group]:
+    """The components, cut into chunks; all but the last are of one size, so that loops share."""
+    groups: list[Group] = []
     components: dict[int, list[int]] = {}
-    groups: list[tuple[int, Group]] = []
-    for e, level in enumerate(levels):
-        if not placed.live[e]:
-            continue
-        if placed.native[e]:
-            groups.append((level, Group((e,), True)))
-        else:
+    for e, live in enumerate(placed.live):
+        if live and placed.native[e]:
+            groups.append(Group((e,), True))
+        elif live:
             components.setdefault(roots[e], []).append(e)
     for entries in components.values():
-        count = -(-len(entries) // MOST_ENTRIES)
-        size = -(-len(entries) // count)
-        for start in range(0, len(entries), size):
-            chunk = tuple(entries[start : start + size])
-            groups.append((levels[chunk[0]], Group(chunk, False)))
-    groups.sort(key=lambda item: (item[0], item[1].entries[0]))
-    return [group for _, group in groups]
+        for start in range(0, len(entries), MOST_ENTRIES):
+            groups.append(Group(tuple(entries[start : start + MOST_ENTRIES]), False))
+    return groups
+
+
+def _in_order(groups: list[Group], edges: list[tuple[int, int]], count: int) -> list[Group]:
+    """Sorts topologically; of the groups that may run, the one that ends first is next.
+
+    Any other order, that of levels among them, would keep results alive for longer: what a
+    checkpointed backward pass recomputes depends on little, and would all be there at once.
+    """
+    member_of = [-1] * count
+    for g, group in enumerate(groups):
+        for e in group.entries:
+            member_of[e] = g
+    followers: list[set[int]] = [set() for _ in groups]
+    waits = [0] * len(groups)
+    for p, e in edges:
+        g, follower = member_of[p], member_of[e]
+        if g != follower and follower not in followers[g]:
+            followers[g].add(follower)
+            waits[follower] += 1
+    ready = [(group.entries[-1], g) for g, group in enumerate(groups) if not waits[g]]
+    heapify(ready)
+    ordered: list[Group] = []
+    while ready:
+        _, g = heappop(ready)
+        ordered.append(groups[g])
+        for follower in followers[g]:
+            waits[follower] -= 1
+            if not waits[follower]:
+                heappush(ready, (groups[follower].entries[-1], follower))
+    return ordered

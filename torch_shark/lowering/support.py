@@ -238,9 +238,23 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         item is not None and item.dtype == torch.bool for item in entry.args[1]
     ):
         return "it selects by a mask"
+    if packet == "max_pool2d_with_indices_backward" and not _tiles(entry):
+        return "the gradient of pools that overlap is scattered on the stack"
     if entry.op == _ATTENTION and entry.args[0].sizes[1] != entry.args[1].sizes[1]:
         return "attention with grouped heads is not written out"
     return None
+
+
+def _tiles(entry: Entry) -> bool:
+    """Whether the windows of a max pool lie side by side, inside the input."""
+    grad, source, kernel, stride, padding, dilation = entry.args[:6]
+    sides = range(-2, 0)
+    return (
+        list(stride or kernel) == list(kernel)
+        and not any(padding)
+        and set(dilation) == {1}
+        and all(grad.sizes[d] * kernel[d + len(kernel)] <= source.sizes[d] for d in sides)
+    )
 
 
 def argument_values(entry: Entry) -> Iterator[Any]:

@@ -37,6 +37,7 @@ _OUTPUT_BITS = {
 }
 _ALIASES = (
     torch.ops.aten.alias.default,
+    torch.ops.aten.clone.default,
     torch.ops.aten.detach.default,
     torch.ops.aten.lift_fresh.default,
     torch.ops.aten.lift_fresh_copy.default,
@@ -173,7 +174,9 @@ class _Replay:
         if covers_storage(ref, info):
             if value.shape != ref.sizes:
                 value = value.expand(ref.sizes)
-            self._storages[ref.storage] = in_storage_order(value, ref, storage_layout(info))
+            stored = in_storage_order(value, ref, storage_layout(info))
+            # A body may hand back a view of another storage, which later writes would reach.
+            self._storages[ref.storage] = stored.clone()
         else:
             build_view(self._value(ref.storage), ref, info).copy_(value)
 
