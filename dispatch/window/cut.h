@@ -10,9 +10,9 @@ namespace torch_shark {
 //
 // A rolling hash covers the last few operators. Once a limit is reached, the window ends as soon as
 // the hash is again the smallest that the window has seen. In a loop of any period the smallest
-// hash comes back once per turn, so after the first cut every window holds whole turns and begins
-// at the same place, wherever the loop began; programs without repetition are cut at twice the
-// limit.
+// hash comes back once per turn, so from the second cut inside the loop on, windows hold whole
+// turns and begin at the same place, wherever the loop began; what does not repeat is cut at twice
+// the limit.
 class ContentCut {
  public:
   // `fingerprint` identifies the recorded operator. `reached` says whether a limit has been
