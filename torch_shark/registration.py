@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 from typing import Any
 
 import torch
@@ -55,3 +56,7 @@ def _shut_down() -> None:
     _C.stop()
     _C.remove_planner()
     compiler.forget()
+    # Not at an exit of its own: it may be imported by work that ran just now.
+    if (runtime := sys.modules.get("torch_shark.runtime.device")) is not None:
+        runtime.close_all()
+    _C.park_other_threads()

@@ -105,6 +105,33 @@ def test_a_region_that_does_not_load_is_split() -> None:
     assert "too many bindings" in str(planner.stats.failures[0])
 
 
+def test_what_lowers_and_does_not_compile_runs_natively(
+    planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch_shark.lowering import lower
+
+    compile_module = lower.compile_module
+
+    def refuse_sines(bytecode: bytes, target: Any, phase: str | None = None) -> bytes:
+        if phase is None and b"aten.sin" in bytecode:
+            raise lower.CompileError("exceeded stack allocation limit")
+        return compile_module(bytecode, target, phase)
+
+    monkeypatch.setattr(lower, "compile_module", refuse_sines)
+    check(planner, lambda x: (x + 1).sin() * 2, torch.randn(4), native=["aten::sin"])
+
+
+def test_an_executable_of_the_store_that_does_not_load_is_split(store: MemoryStore) -> None:
+    def refuse(vmfb: bytes, interface: Any) -> Any:
+        raise RuntimeError("made for another machine")
+
+    x = torch.randn(4)
+    Planner(get_target("cpu"), Executable, store).plan(record(lambda x: x + 1, x).record)
+    planner = Planner(get_target("cpu"), refuse, store)
+    check(planner, lambda x: x + 1, x, native=["aten::add.Tensor"])
+    assert "another machine" in str(planner.stats.failures[0])
+
+
 def test_a_failed_module_is_dumped(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch_shark.lowering import lower
 
@@ -136,6 +163,38 @@ def test_steps_respect_dependencies() -> None:
             elif isinstance(step, RegionStep):
                 done.extend(step.entries)
         _assert_order(recording.record, done)
+
+
+def test_steps_keep_the_order_of_the_program_where_they_can() -> None:
+    """Results that are needed late, as those of a checkpointed backward, are not made early."""
+
+    def program(x: torch.Tensor) -> Any:
+        y = torch.lgamma(torch.lgamma(x * 2) * 3)
+        late = x.exp()
+        return torch.lgamma(y * late) * (x * 5)
+
+    planner = Planner(get_target("cpu"), lambda *_: lambda *_: None)
+    planner._compile = _pretend  # type: ignore[method-assign]
+    steps = planner.plan(record(program, torch.randn(3)).record)
+    done = [e for s in steps for e in (s.entries if isinstance(s, RegionStep) else (s.entry,))]
+    assert done == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_windows_of_one_loop_share_their_chunks(
+    planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch_shark.lowering import partition
+
+    def loop(x: torch.Tensor, turns: int) -> torch.Tensor:
+        for _ in range(turns):
+            x = x + 1
+        return x
+
+    monkeypatch.setattr(partition, "MOST_ENTRIES", 4)
+    for turns in (9, 8, 6, 17):
+        check(planner, loop, torch.randn(3), turns)
+    # Chunks of four, of one and of two.
+    assert planner.stats.compiles == 3
 
 
 def _pretend(plan: Any, placed: Any) -> Any:

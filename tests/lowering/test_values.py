@@ -154,6 +154,15 @@ def test_a_destination_is_not_baked_in(planner: Planner) -> None:
     assert planner.stats.compiles == 1
 
 
+def test_a_copy_does_not_follow_its_source(planner: Planner) -> None:
+    def swap_halves(x: torch.Tensor) -> None:
+        kept = x[:4].clone()
+        x[:4] = x[4:]
+        x[4:] = kept
+
+    check(planner, _in_place(swap_halves), torch.arange(8.0))
+
+
 def test_out_arguments(planner: Planner) -> None:
     def run(x: torch.Tensor, y: torch.Tensor) -> Any:
         out = torch.empty(4, 6)
@@ -320,3 +329,49 @@ def test_fused_sgd(planner: Planner, is_first_step: bool) -> None:
         return p, m
 
     check(planner, run, *torch.randn(3, 4, 6))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_no_decay_leaves_an_infinite_parameter_infinite(planner: Planner, optimizer: str) -> None:
+    step = torch.tensor(3.0)
+
+    def run(weight_decay: float, p: Any, g: Any, m: Any, v: Any) -> Any:
+        options = {"weight_decay": weight_decay, "lr": 0.1, "maximize": False}
+        if optimizer == "sgd":
+            aten._fused_sgd_(
+                [p], [g], [m],
+                momentum=0.9, dampening=0.0, nesterov=False, is_first_step=False, **options,
+            )  # fmt: skip
+        else:
+            aten._fused_adam_(
+                [p], [g], [m], [v], [], [step],
+                beta1=0.9, beta2=0.99, eps=1e-8, amsgrad=False, **options,
+            ) if optimizer == "adam" else aten._fused_adamw_(
+                [p], [g], [m], [v], [], [step],
+                beta1=0.9, beta2=0.99, eps=1e-8, amsgrad=False, **options,
+            )  # fmt: skip
+        return p, m, v
+
+    p, g, m, v = torch.randn(4, 6)
+    p[:2] = torch.tensor([math.inf, NAN])
+    for weight_decay in (0.0, 0.01):
+        copies = [t.clone() for t in (p, g, m, v.abs())]
+        check(planner, lambda *args, w=weight_decay: run(w, *args), *copies, host=[step])
+    assert planner.stats.compiles == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "native"),
+    [((2, 3, 8, 6), 2, False), ((2, 3, 9, 7), (3, 2), False), ((64, 32, 8, 8), 2, False),
+     ((2, 3, 9, 9), (3, 2, 1), True)],
+)  # fmt: skip
+def test_gradients_of_max_pools(planner: Planner, shape: Any, kernel: Any, native: bool) -> None:
+    pool = functional.max_pool2d
+    arguments = kernel if native else (kernel,)
+    name = "aten::max_pool2d_with_indices_backward"
+    check(
+        planner,
+        _gradients(lambda x: (pool(x, *arguments) ** 2).sum()),
+        torch.randn(shape),
+        native=[name] if native else [],
+    )

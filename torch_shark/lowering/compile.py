@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from iree.compiler._mlir_libs import _site_initialize_0
 from iree.compiler.api import Invocation, Output, Session, Source, ctypes_dl
 
 from torch_shark.targets import Target
@@ -35,6 +36,14 @@ _enable_callback.restype = None
 # A session is used by one thread only: two threads in one session end the process.
 _sessions = threading.local()
 _stderr_lock = threading.Lock()
+
+
+def _keep_compiler() -> None:
+    """Keep the compiler to the end of a fork: its shutdown waits for threads that are not in it."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_site_initialize_0._global_init_hook))
+
+
+os.register_at_fork(after_in_child=_keep_compiler)
 
 
 class CompileError(Exception):
@@ -63,15 +72,23 @@ def compile_module(bytecode: bytes, target: Target, phase: str | None = None) ->
         source = Source.wrap_buffer(session, bytecode)
         done = invocation.parse_source(source) and invocation.execute()
         if done and phase is None:
-            with Output.open_membuffer() as output:
-                invocation.output_vm_bytecode(output)
-                executable = bytes(output.map_memory())
+            executable, done = _output(invocation, said)
     if not done:
         text = "\n".join([*said.errors, said.printed.decode(errors="replace")]).strip()
         raise CompileError(text or "the compiler gave no reason")
     if said.printed:
         os.write(2, said.printed)
     return executable
+
+
+def _output(invocation: Invocation, said: _Said) -> tuple[bytes, bool]:
+    with Output.open_membuffer() as output:
+        try:
+            invocation.output_vm_bytecode(output)
+        except ValueError as error:
+            said.errors.append(str(error))
+            return b"", False
+        return bytes(output.map_memory()), True
 
 
 def _session(target: Target) -> Session:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 
 from torch_shark.lowering.kinds import EntryKind
+from torch_shark.lowering.repeats import cut_repeats
 from torch_shark.record import WindowRecord
 
 # More entries in one executable cost more compile time than they save calls.
@@ -119,7 +121,7 @@ def partition(placed: Placed) -> list[Group]:
             level = max(level, levels[p] + (native[p] != is_native))
         if not is_native:
             # An index is checked before the region that uses it: it must be there by then.
-            for s, limit in kind.limits:
+            for s, _ in kind.limits:
                 p = writer.get(local[s], -1)
                 if p >= 0 and not native[p]:
                     level = max(level, levels[p] + 1)
@@ -137,7 +139,7 @@ def partition(placed: Placed) -> list[Group]:
 
 
 def _groups(placed: Placed, roots: list[int]) -> list[Group]:
-    """The components, cut into chunks; all but the last are of one size, so that loops share."""
+    """The components, cut into pieces so that what repeats shares its executables."""
     groups: list[Group] = []
     components: dict[int, list[int]] = {}
     for e, live in enumerate(placed.live):
@@ -145,10 +147,31 @@ def _groups(placed: Placed, roots: list[int]) -> list[Group]:
             groups.append(Group((e,), True))
         elif live:
             components.setdefault(roots[e], []).append(e)
+    numbers: dict[bytes, int] = {}
     for entries in components.values():
-        for start in range(0, len(entries), MOST_ENTRIES):
-            groups.append(Group(tuple(entries[start : start + MOST_ENTRIES]), False))
+        kinds = [numbers.setdefault(placed.kinds[e].digest, len(numbers)) for e in entries]
+        for begin, end in cut_repeats(kinds, _crossing(placed, entries), MOST_ENTRIES):
+            groups.append(Group(tuple(entries[begin:end]), False))
     return groups
+
+
+def _crossing(placed: Placed, entries: list[int]) -> list[int]:
+    """For each position among the entries, how many storages written before it are used after."""
+    change = [0] * (len(entries) + 1)
+    written: dict[int, int] = {}
+    last_use: dict[int, int] = {}
+    for i, e in enumerate(entries):
+        kind, local = placed.kinds[e], placed.numbers[e]
+        for s in kind.writes:
+            written.setdefault(local[s], i)
+            last_use[local[s]] = i
+        for s in kind.reads:
+            if local[s] in written:
+                last_use[local[s]] = i
+    for storage, first in written.items():
+        change[first + 1] += 1
+        change[last_use[storage] + 1] -= 1
+    return list(accumulate(change[:-1]))
 
 
 def _in_order(groups: list[Group], edges: list[tuple[int, int]], count: int) -> list[Group]:

@@ -9,7 +9,6 @@ turned off once all else is released.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 import threading
@@ -118,8 +117,8 @@ def close_at_exit(closeable: Closeable) -> None:
         _closeables.add(closeable)
 
 
-@atexit.register
-def _close_all() -> None:
+def close_all() -> None:
+    """Release all that is of IREE, at the end of the process and after all work is done."""
     with _lock:
         closeables, devices = list(_closeables), list(_devices.values())
         _devices.clear()
