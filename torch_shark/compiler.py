@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
+from concurrent.futures import Future
+from functools import cache
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from torch_shark.cache import CacheKey, DiskCache
@@ -45,7 +48,34 @@ def liftable() -> dict[str, list[int]]:
 
 
 def plan(record: WindowRecord) -> list[Step]:
-    """Return the steps of a window; the core calls this for each new signature."""
+    """Return the steps of a window; the core calls this for each new signature.
+
+    Planning has a thread of its own: the caller's may be inside any mode of PyTorch's (a default
+    device, a dispatch mode, autocast), which would change what is traced.
+    """
+    answer: Future[list[Step]] = Future()
+    _requests().put((record, answer))
+    return answer.result()
+
+
+@cache
+def _requests() -> SimpleQueue[tuple[WindowRecord, Future[list[Step]]]]:
+    """The planning thread's queue; the first call starts the thread."""
+    requests: SimpleQueue[tuple[WindowRecord, Future[list[Step]]]] = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            record, answer = requests.get()
+            try:
+                answer.set_result(_plan(record))
+            except BaseException as error:
+                answer.set_exception(error)
+
+    threading.Thread(target=serve, name="shark_planner", daemon=True).start()
+    return requests
+
+
+def _plan(record: WindowRecord) -> list[Step]:
     with _lock:
         planner = _get_planner()
         before = planner.stats.compiles
@@ -96,6 +126,6 @@ def _get_planner() -> Planner:
             get_target(config.target),
             Executable,
             _CacheOnDisk(disk) if disk is not None else None,
-            config.dump_dir,
+            config.dump_dir or config.cache_dir / "failed",
         )
     return _planner

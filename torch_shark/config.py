@@ -154,8 +154,8 @@ class Config:
     dump_dir = Knob(
         None,
         to_optional_path,
-        "The folder where the MLIR of each compiled region is saved.",
-        shown_default="none",
+        "The folder where the MLIR of regions that do not compile is saved.",
+        shown_default="`failed` in the cache folder",
     )
 
     def __init__(self) -> None:

@@ -98,44 +98,6 @@ class UnknownTargetError(ConfigError):
         self.known = known
 
 
-class CompileError(SharkError, RuntimeError):
-    """A region could not be lowered or compiled.
-
-    Args:
-        operators: names of the region's operators, in program order.
-        shapes: the region's arguments, e.g. "f32[2, 3]".
-        flags: the compiler's flags.
-        mlir_path: where the region's MLIR was saved; None if it never came to MLIR.
-        diagnostics: everything that the compiler said.
-    """
-
-    def __init__(
-        self,
-        operators: Sequence[str],
-        shapes: Sequence[str],
-        flags: Sequence[str],
-        mlir_path: str | None,
-        diagnostics: str,
-    ) -> None:
-        super().__init__(operators, shapes, flags, mlir_path, diagnostics)
-        self.operators = operators
-        self.shapes = shapes
-        self.flags = flags
-        self.mlir_path = mlir_path
-        self.diagnostics = diagnostics
-
-    def __str__(self) -> str:
-        return (
-            "[shark] a region could not be compiled; TORCH_SHARK_POLICY=native runs it without "
-            "the compiler.\n"
-            f"  operators: {', '.join(self.operators)}\n"
-            f"  arguments: {', '.join(self.shapes)}\n"
-            f"  flags: {' '.join(self.flags)}\n"
-            f"  MLIR: {self.mlir_path or 'none, it failed before'}\n"
-            f"{self.diagnostics}"
-        )
-
-
 class ExecutableLoadError(SharkError, RuntimeError):
     """IREE's runtime refused a compiled executable.
 

@@ -53,6 +53,7 @@ def _print_from_host() -> None:
 
 def _shut_down() -> None:
     """Run what is pending, end the thread and let go of executables before Python goes."""
+    _C.set_policy("native")  # nobody reads what is pending: it is not worth a compilation
     _C.stop()
     _C.remove_planner()
     compiler.forget()

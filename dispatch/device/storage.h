@@ -61,7 +61,6 @@ struct DeviceStorage : c10::intrusive_ptr_target {
 
   uint64_t window_serial = 0;  // the window that named this storage last
   uint32_t window_number = 0;  // its number there, by first use
-  uint64_t born_serial = 0;    // the window in which a recorded operator created it
 };
 
 // A tensor on the shark device over a new, unwritten storage.

@@ -41,7 +41,7 @@ void Executor::run_front(std::unique_lock<std::mutex>& lock) {
   std::unique_ptr<Window> window = std::move(queue_.front());
   queue_.pop_front();
   queued_.store(queue_.size(), std::memory_order_relaxed);
-  running_ = true;
+  begin_turn();
   lock.unlock();
   std::exception_ptr error = run_window(*window);
   window.reset();
@@ -50,6 +50,11 @@ void Executor::run_front(std::unique_lock<std::mutex>& lock) {
     error_ = std::move(error);
   }
   finish_turn(lock);
+}
+
+void Executor::begin_turn() {
+  running_ = true;
+  runner_ = std::this_thread::get_id();
 }
 
 void Executor::finish_turn(std::unique_lock<std::mutex>& /*held*/) {
@@ -61,6 +66,9 @@ void Executor::finish_turn(std::unique_lock<std::mutex>& /*held*/) {
 }
 
 void Executor::wait_for_turn(std::unique_lock<std::mutex>& lock) {
+  TORCH_CHECK(!running_ || runner_ != std::this_thread::get_id(),
+              "[shark] expected an operator's native kernel to use native tensors, but it waits for "
+              "the shark device, which waits for it");
   while (running_ || !queue_.empty()) {
     if (!running_ && queue_.front()->entries.size() <= kInlineOperators) {
       metrics().inline_windows.fetch_add(1, std::memory_order_relaxed);
@@ -104,7 +112,7 @@ void Executor::run_exclusive(const std::function<void()>& work) {
     wait_for_turn(lock);
     error = take_error();
     if (!error) {
-      running_ = true;
+      begin_turn();
       lock.unlock();
       try {
         work();

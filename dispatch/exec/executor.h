@@ -44,6 +44,7 @@ class Executor {
   Executor() = default;
 
   void wait_for_turn(std::unique_lock<std::mutex>& lock);
+  void begin_turn();
   void finish_turn(std::unique_lock<std::mutex>& lock);
   std::exception_ptr take_error();
   void run_front(std::unique_lock<std::mutex>& lock);
@@ -55,6 +56,7 @@ class Executor {
   std::deque<std::unique_ptr<Window>> queue_;
   std::atomic<size_t> queued_{0};
   bool running_ = false;
+  std::thread::id runner_;  // while `running_`
   bool stopping_ = false;
   std::exception_ptr error_;
   std::thread thread_;

@@ -86,8 +86,8 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
     const c10::AliasInfo* alias = argument.alias_info();
     const bool written =
         (alias != nullptr && alias->isWrite()) || written_by_policy(policy, argument.name());
-    args.push_back(
-        {kind_of(argument), argument.type()->kind() == c10::TypeKind::OptionalType, written});
+    args.push_back({kind_of(argument), argument.type()->kind() == c10::TypeKind::OptionalType,
+                    written, written && !argument.kwarg_only()});
   }
   for (const c10::Argument& result : schema.returns()) {
     const bool list = is_tensor_list_type(result.type());
@@ -101,10 +101,6 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
       }
     }
     results.push_back(info);
-  }
-  in_place = false;
-  for (size_t i = 0; i < args.size(); ++i) {
-    in_place |= args[i].written && !schema.arguments()[i].kwarg_only();
   }
   writes = std::any_of(args.begin(), args.end(), [](const Arg& arg) { return arg.written; });
   counts_versions = writes && !handle.hasKernelForDispatchKey(c10::DispatchKey::ADInplaceOrView) &&

@@ -22,6 +22,7 @@ struct OpInfo {
     ArgKind kind;
     bool optional;
     bool written;
+    bool in_place;        // written, and no `out`: read first, perhaps
     bool lifted = false;  // its doubles are inputs of plans (set from the lowering's table)
   };
   struct Result {
@@ -42,14 +43,12 @@ struct OpInfo {
   ShapeFunction shape_function;                // nullptr if there is none
   bool sync;                                   // run natively at once, always
   bool writes;                                 // writes at least one argument
-  bool in_place;       // writes an argument that is not named `out`: one that it may read first
   bool fresh_results;                          // makes at least one tensor
   // On other devices its kernel is made of in-place operators, which count the versions of what
   // they write; nothing above a kernel does. So it is for the recorder to count (in-place foreach).
   bool counts_versions;
   mutable std::atomic<uint64_t> native_steps{0};
-  // Set where inference was found impossible (a result that is no strided tensor, say).
-  std::atomic<bool> always_native{false};
+  mutable std::atomic<uint64_t> last_taken{0};  // see ops/trial.cpp
 };
 
 // Calls `visit` with each tensor that a call writes to, in the order of its arguments. `args` in

@@ -84,6 +84,16 @@ Hash128 metadata_key(const OpInfo& op, const torch::jit::Stack& args) {
   return key;
 }
 
+Hash128 in_place_key(const OpInfo& op, const torch::jit::Stack& args) {
+  Hash128 key;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (op.args[i].in_place) {
+      add(key, op, args[i]);
+    }
+  }
+  return key;
+}
+
 std::shared_ptr<const Inferred> recall(const Hash128& key) {
   Memory& all = memory();
   std::lock_guard<std::mutex> lock(all.mutex);

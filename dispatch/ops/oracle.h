@@ -25,6 +25,9 @@ struct Inferred {
 // Names the metadata of a call: everything of the arguments that results' metadata can depend on.
 Hash128 metadata_key(const OpInfo& op, const torch::jit::Stack& args);
 
+// Names the metadata of the arguments that a call writes in place.
+Hash128 in_place_key(const OpInfo& op, const torch::jit::Stack& args);
+
 std::shared_ptr<const Inferred> recall(const Hash128& key);
 // `args` as they are after the call.
 std::shared_ptr<const Inferred> remember(const Hash128& key, const OpInfo& op,

@@ -9,6 +9,7 @@
 #include "dispatch/device/native_device.h"
 #include "dispatch/ops/oracle.h"
 #include "dispatch/ops/run_now.h"
+#include "dispatch/ops/trial.h"
 #include "dispatch/window/recorder.h"
 
 namespace torch_shark {
@@ -122,7 +123,7 @@ bool infer_structured(const OpInfo& op, const Stack& args, Stack& metas) {
   metas = args;
   try {
     op.structured_meta->callBoxed(op.handle, c10::DispatchKeySet(), &metas);
-    return true;
+    return kernel_takes(op, args);
   } catch (const c10::Error&) {
     return false;
   }
@@ -230,10 +231,11 @@ void record_operator(OpInfo& op, Stack& stack) {
     return;
   }
   // The first call with this metadata runs at once; its result tells all later ones.
+  const Hash128 before = in_place_key(op, args);
   Stack outcome = args;
   run_now(op, outcome, FlushReason::oracle);
   // What was read and then resized, as addbmm_ may do, must not be resized beforehand.
-  if (!op.in_place || metadata_key(op, args) == key) {
+  if (in_place_key(op, args) == before) {
     remember(key, op, args, outcome);
   }
   stack.insert(stack.end(), std::make_move_iterator(outcome.begin()),

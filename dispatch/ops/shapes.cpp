@@ -43,6 +43,11 @@ bool is_real_number(const at::Tensor& tensor) {
          !tensor.is_complex();
 }
 
+// With a number, the strides of dimensions of size 1 decide the order of the result's dimensions.
+bool has_contiguous_strides(const at::Tensor& tensor) {
+  return tensor.strides() == c10::IntArrayRef(contiguous_strides(tensor.sizes()));
+}
+
 // The commonest call of arithmetic: a contiguous floating tensor, with one of the same kind or with
 // a number. Everything else, errors among it, is left to the structured metas.
 bool is_plain_binary(const Stack& args) {
@@ -56,7 +61,7 @@ bool is_plain_binary(const Stack& args) {
   }
   return is_shark(other) ? other.scalar_type() == self.scalar_type() && other.is_contiguous() &&
                                other.sizes() == self.sizes()
-                         : is_real_number(other);
+                         : is_real_number(other) && has_contiguous_strides(self);
 }
 
 // add, sub, mul, div (self, other[, alpha])

@@ -42,37 +42,27 @@ def in_threads(work, count):
         return [future.result(timeout=PATIENCE) for future in futures]
 
 
+def computed(number, d):
+    """What one thread makes and reads: a few operators only, for windows end anywhere."""
+    x = torch.full((16,), float(number)).to(d)
+    seen = []
+    for i in range(60):
+        x = x * 0.5 + number
+        x[3] = 2.0  # recorded while Python's lock is held
+        if i % 3 == number % 3:
+            seen.append(x.clone() if d == "cpu" else x.cpu())
+        if i % 7 == 0:
+            seen.append(x[0].item())
+    return seen
+
+
 def test_threads_that_compute_and_read_never_wait_for_each_other(policy):
-    def work(number):
-        x = torch.full((16,), float(number), device="shark")
-        seen = []
-        for i in range(60):
-            x = x * 0.5 + number
-            x[i % 16] = float(i)  # recorded while Python's lock is held
-            if i % 3 == number % 3:
-                seen.append(x.cpu())
-            if i % 7 == 0:
-                seen.append(x.sum().item())
-        return seen
-
-    def on_cpu(number):
-        x = torch.full((16,), float(number))
-        seen = []
-        for i in range(60):
-            x = x * 0.5 + number
-            x[i % 16] = float(i)
-            if i % 3 == number % 3:
-                seen.append(x.clone())
-            if i % 7 == 0:
-                seen.append(x.sum().item())
-        return seen
-
+    results = in_threads(lambda number: computed(number, "shark"), 2)
     tolerance = {"rtol": 0, "atol": 0} if policy == "native" else {}
-    with pytest.MonkeyPatch.context():
-        results = in_threads(work, 2)
     for number, result in enumerate(results):
-        for one, other in zip(result, on_cpu(number), strict=True):
+        for one, other in zip(result, computed(number, "cpu"), strict=True):
             torch.testing.assert_close(one, other, **tolerance)
+    assert (torch.shark.metrics().regions > 0) == (policy == "iree")
 
 
 def test_python_operators_run_while_others_wait(policy):
@@ -94,16 +84,15 @@ def test_python_operators_run_while_others_wait(policy):
 
 def test_backward_in_several_threads(policy):
     def work(number):
-        w = torch.full((4, 4), 0.1 * (number + 1), device="shark", requires_grad=True)
+        w = torch.full((4,), 0.5 * number).to("shark").requires_grad_()
         for _ in range(10):
             w.grad = None
-            (torch.ones(2, 4, device="shark") @ w).square().sum().backward()
-            w.grad.sum().item()
+            (w * w).backward(torch.ones(4).to("shark"))
+            w.grad.cpu()
         return w.grad.cpu()
 
     for number, result in enumerate(in_threads(work, 3)):
-        expected = torch.full((4, 4), 2 * 2 * 4 * 0.1 * (number + 1))
-        torch.testing.assert_close(result, expected)
+        assert torch.equal(result, torch.full((4,), float(number)))
 
 
 def test_thread_that_ends_leaves_its_work_to_others(policy):

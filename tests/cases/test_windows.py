@@ -138,7 +138,7 @@ PRINTED = {
     "str": str,
     "format": lambda t: f"{t}",
     "list": lambda t: repr([t, t[0]]),
-    "parameter": lambda t: repr(torch.nn.Parameter(t.float())),
+    "parameter": lambda t: repr(torch.nn.Parameter(t, requires_grad=t.is_floating_point())),
 }
 
 
@@ -157,8 +157,7 @@ def test_printing_what_is_ready_runs_next_to_nothing(policy, show, host):
     assert counts.windows <= 1
     assert counts.recorded <= 1
     assert (counts.compiles, counts.plans) == (0, 0)
-    squeeze = "".join(text.replace(", device='shark:0'", "").split())
-    assert squeeze == "".join(show(host).split())
+    assert "".join(text.split()).replace(",device='shark:0'", "") == "".join(show(host).split())
 
 
 def test_printing_a_pending_tensor_runs_one_window(policy):
@@ -181,7 +180,7 @@ def test_only_reading_a_value_ends_a_window(policy):
         assert y.data_ptr()
         z = torch.cat([y, x]).sum(0)
         assert torch.shark.metrics().windows == 0
-    assert z.tolist() == [10.0, 18.0, 18.0, 18.0]
+    assert z.tolist() == [12.0, 20.0, 20.0, 20.0]
     counts = torch.shark.metrics()
     assert counts.windows == 1
     assert counts.flushes["sync"] == 1
@@ -224,7 +223,7 @@ def test_loop_meets_the_same_windows_wherever_it_begins(policy, offset):
             x = torch.relu(x - 0.25) + 0.125
         torch.shark.synchronize()
         counts = torch.shark.metrics()
-    assert counts.windows >= 28
+    assert counts.windows >= 20
     if policy == "iree":
         # The first, the last, and one for all between.
         assert counts.plans <= 3

@@ -48,12 +48,16 @@ _UNRECORDED = {
 
 @dataclass
 class Recording:
-    """A window, the storages' bytes before and after it, and what the function returned."""
+    """A window, the storages' bytes before and after it, and what the function returned.
+
+    `refs` are the references to the returned tensors, in order.
+    """
 
     record: WindowRecord
     before: list[torch.Tensor]
     after: list[torch.Tensor]
     result: Any
+    refs: list[TensorRef]
 
 
 def record(
@@ -135,9 +139,9 @@ class _Recorder(TorchDispatchMode):
         return result
 
     def finish(self, result: Any) -> Recording:
-        alive = {
-            t.untyped_storage()._cdata for t in tree_leaves(result) if isinstance(t, torch.Tensor)
-        }
+        tensors = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+        alive = {t.untyped_storage()._cdata for t in tensors}
+        refs = [self._ref(t) for t in tensors]
         infos = tuple(
             StorageInfo(
                 nbytes=t.untyped_storage().nbytes(),
@@ -150,7 +154,8 @@ class _Recorder(TorchDispatchMode):
             for t, born in self._infos
         )
         after = [_bytes(t).clone() for t, _ in self._infos]
-        return Recording(WindowRecord(tuple(self._entries), infos), self._before, after, result)
+        window = WindowRecord(tuple(self._entries), infos)
+        return Recording(window, self._before, after, result, refs)
 
     def _is_host(self, tensor: torch.Tensor) -> bool:
         return tensor.untyped_storage()._cdata in self._host

@@ -163,6 +163,76 @@ def test_a_copy_does_not_follow_its_source(planner: Planner) -> None:
     check(planner, _in_place(swap_halves), torch.arange(8.0))
 
 
+def test_a_write_to_a_copy_leaves_the_source(planner: Planner) -> None:
+    def write(x: torch.Tensor) -> Any:
+        rows, columns, diagonal = x.clone(), x.clone(), x.clone()
+        rows[1:3] = 2.0
+        columns[:, ::2] = 3.0
+        diagonal.diagonal().add_(1)
+        return rows, columns, diagonal
+
+    check(planner, write, torch.randn(4, 6))
+
+
+def test_copies_of_views(planner: Planner) -> None:
+    check(
+        planner,
+        lambda x: [
+            torch.expand_copy(x[:1], (4, 6)),
+            torch.permute_copy(x, (1, 0)),
+            torch.view_copy(x, (8, 3)),
+            torch.slice_copy(x, 1, 1, 5, 2),
+        ],
+        torch.randn(4, 6),
+    )
+
+
+def test_norms(planner: Planner) -> None:
+    check(
+        planner,
+        lambda x, m, v, w, b: [
+            functional.batch_norm(x, m, v, w, b, training=False),
+            functional.batch_norm(x, m, v, training=False),
+            functional.group_norm(x, 4, w, b),
+            functional.layer_norm(x, (5,)),
+            functional.instance_norm(x),
+        ],
+        torch.randn(4, 8, 5),
+        torch.randn(8),
+        torch.rand(8),
+        *torch.randn(2, 8),
+    )
+
+
+def test_products_and_what_they_leave_out(planner: Planner) -> None:
+    """With beta = 0 a product ignores what is in its first argument."""
+    x, y, v = torch.randn(4, 6), torch.randn(6, 5), torch.randn(6)
+    nothing = torch.full((4, 5), NAN)
+    check(
+        planner,
+        lambda x, y, v, z: [
+            torch.addmm(z, x, y, beta=0),
+            torch.addmm(y[0], x, y, beta=0.5, alpha=2),
+            torch.addmv(z[:, 0], x, v, beta=0),
+            torch.addmv(x[:, 0], x, v, alpha=3),
+            torch.baddbmm(z[None], x[None], y[None], beta=0),
+            torch.addr(z, x[:, 0], y[0], beta=0),
+        ],
+        x,
+        y,
+        v,
+        nothing,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_places_of_extremes(planner: Planner, dtype: torch.dtype) -> None:
+    x = torch.tensor([[3, 0, 3], [0, 0, 0], [-1, 2, 5], [7, 7, 6]]).to(dtype)
+    check(planner, lambda x: [*x.max(1), *x.min(0), *x.max(0, keepdim=True)], x)
+    if dtype != torch.bool:
+        check(planner, lambda x: [x.argmax(), x.argmin(0), x.argmax(1, keepdim=True)], x)
+
+
 def test_out_arguments(planner: Planner) -> None:
     def run(x: torch.Tensor, y: torch.Tensor) -> Any:
         out = torch.empty(4, 6)

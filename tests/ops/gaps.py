@@ -1,7 +1,7 @@
 """The gap list: operators that the CPU has and the device refuses.
 
-Each raises NotImplementedError at its call. A wrong value is never a gap, and an entry that works is
-an error of the tests: the list says what is missing, no more and no less.
+Each raises NotImplementedError at its call. A wrong value is never a gap, and an entry that works
+is an error of the tests: the list says what is missing, no more and no less.
 """
 
 SPARSE = "the device has strided tensors only"

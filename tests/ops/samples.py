@@ -26,6 +26,10 @@ class Arguments:
     def tree(self) -> tuple[Any, ...]:
         return self.first, self.others, self.named
 
+    def shapes(self) -> list[torch.Size]:
+        leaves = tree_leaves(self.tree())
+        return [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
     def place(self, device: str, *, requires_grad: bool = False) -> Arguments:
         """The arguments on `device`, in storages of their own, laid out as these are."""
 
@@ -106,7 +110,10 @@ def _difference_of_tensors(
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.is_complex():
-        one, other = torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj())
+        one, other = (
+            torch.view_as_real(one.resolve_conj()),
+            torch.view_as_real(other.resolve_conj()),
+        )
     if one.is_floating_point():
         if not torch.equal(one.isnan(), other.isnan()):
             return False

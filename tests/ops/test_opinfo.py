@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from gaps import GAPS
+from samples import Arguments, call, difference, sample_arguments
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._pytree import tree_leaves
 
 from torch_shark import config
-
-from gaps import GAPS
-from samples import Arguments, call, difference, sample_arguments
 
 # Operators warn of their own deprecation and of resized outputs, on every device.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -93,7 +92,9 @@ def assert_equal_on_device(
         steps = Counter(counts.native_steps)
         assert steps_before in (None, steps)
         steps_before = steps
-        if not first:
+        if (
+            not first and host.shapes() == arguments.shapes()
+        ):  # what resizes an operand is not foretold
             at_once = steps.total() - counts.recorded
             assert at_once <= sum(n for step, n in steps.items() if depends_on_data(step))
 

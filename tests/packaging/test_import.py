@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import torch_shark
-from torch_shark.errors import AbiMismatchError, CompileError, UnknownTargetError
+from torch_shark.errors import AbiMismatchError, ExecutableLoadError, UnknownTargetError
 
 PACKAGE = Path(torch_shark.__file__).parent
 # An editable install finds, in the checkout, what the copy lacks.
@@ -98,7 +98,7 @@ def test_cache_is_installed_as_a_part_of_the_package():
     [
         AbiMismatchError("2.12", "2.13.0"),
         UnknownTargetError("config.target", "tpu", ("cpu",)),
-        CompileError(["aten.mm"], ["f32[2, 3]"], ["--O3"], "/tmp/region.mlir", "failed"),
+        ExecutableLoadError("cpu", "region.vmfb", "bad magic"),
     ],
 )
 def test_exceptions_survive_the_way_between_processes(error):

@@ -13,13 +13,17 @@ from torch_shark.lowering.region import Region
 class LoweringError(Exception):
     """A region does not lower or compile.
 
-    The text names the step that failed, the operators, what was said, and the saved MLIR.
+    The text names the step that failed, the operators, all that was said, and the saved MLIR;
+    `summary` is one line of it.
     """
 
     def __init__(self, step: str, region: Region, said: str, dump: Path | None = None) -> None:
         saved = f"\nThe MLIR is saved at {dump}" if dump is not None else ""
         super().__init__(f"[shark] {step} failed for {region.operators()}:\n{said}{saved}")
         self.step = step
+        first_line = said.partition("\n")[0]
+        place = f" (MLIR: {dump})" if dump is not None else ""
+        self.summary = f"{step} of {region.operators()}: {first_line}{place}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Operators that write at indices.
+"""Operators that write at indices, and into slices.
 
-IREE scatters in place, even into memory that a caller only lends it: the input itself would change.
+IREE writes in place, even into memory that a caller only lends it: the input itself would change.
 So what is scattered into is one row longer than the input, which no compiler pass takes for it, and
-the row is cut off afterwards.
+the row is cut off afterwards; a slice is written by putting the whole together anew.
 """
 
 from __future__ import annotations
@@ -59,3 +59,38 @@ def index_put(self: Tensor, indices: list[Any], values: Tensor, accumulate: bool
     put = torch.ops.aten.index_put.default
     values = values.to(self.dtype)
     return _into_copy(self, dim, lambda copy: put(copy, indices, values, accumulate))
+
+
+def slice_scatter(
+    self: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    """Return self with src in place of self[start:end:step] along a dimension."""
+    dim, size = dim % self.dim(), self.shape[dim]
+    start, stop, step = slice(start, end, step).indices(size)
+    count = len(range(start, stop, step))
+    if not count:
+        return self
+    src = src.to(self.dtype).expand(*self.shape[:dim], count, *self.shape[dim + 1 :])
+    if step == 1:
+        before, after = self.narrow(dim, 0, start), self.narrow(dim, stop, size - stop)
+        return torch.cat([part for part in (before, src, after) if part.shape[dim]], dim)
+    # Spread out: every element of src, and step - 1 copies that are not kept.
+    spread = src.unsqueeze(dim + 1).expand(*src.shape[: dim + 1], step, *src.shape[dim + 1 :])
+    spread = spread.flatten(dim, dim + 1)
+    spread = spread.narrow(dim, 0, min(spread.shape[dim], size - start))
+    pads = [0, 0] * (self.dim() - 1 - dim) + [start, size - start - spread.shape[dim]]
+    places = torch.arange(size)
+    written = (places >= start) & (places < stop) & ((places - start) % step == 0)
+    shape = [size if d == dim else 1 for d in range(self.dim())]
+    return torch.where(written.reshape(shape), torch.constant_pad_nd(spread, pads), self)
+
+
+def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """Return self with src in place of self[index] along a dimension."""
+    index %= self.shape[dim]
+    return slice_scatter(self, src.unsqueeze(dim), dim, index, index + 1)

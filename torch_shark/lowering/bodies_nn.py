@@ -8,8 +8,16 @@ from typing import Any
 import torch
 
 from torch_shark.lowering.bodies import body
+from torch_shark.lowering.operators import find_operator
 
 Tensor = torch.Tensor
+
+
+@body("addmv")
+def addmv(self: Tensor, mat: Tensor, vec: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """Return beta * self + alpha * mat @ vec."""
+    columns = self.expand(mat.shape[0]).unsqueeze(1)
+    return torch.addmm(columns, mat, vec.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
 
 
 @body("_scaled_dot_product_flash_attention_for_cpu")
@@ -193,7 +201,8 @@ def alias_copy(self: Tensor) -> Tensor:
 
 def _register_view_copy(name: str) -> None:
     packet, _, overload = name.partition(".")
-    view = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    view = find_operator("aten::" + name)
+    assert view is not None
     suffix = f".{overload}" if overload else ""
 
     @body(f"{packet}_copy{suffix}")
@@ -203,7 +212,6 @@ def _register_view_copy(name: str) -> None:
 
 for _name in [
     "view",
-    "reshape",
     "expand",
     "permute",
     "squeeze",
@@ -219,7 +227,5 @@ for _name in [
     "split.Tensor",
     "split_with_sizes",
     "unfold",
-    "as_strided",
 ]:
-    if _name not in ("reshape", "as_strided"):
-        _register_view_copy(_name)
+    _register_view_copy(_name)

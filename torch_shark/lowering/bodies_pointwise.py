@@ -53,6 +53,12 @@ def div(self: Tensor, other: Any) -> Tensor:
     return in_float32(torch.div, self, other)
 
 
+@body("eq.Tensor", "eq.Scalar", liftable=True)
+def eq(self: Tensor, other: Any) -> Tensor:
+    """Return self == other; written with `ne`, for IREE takes x == x for true where x is NaN."""
+    return torch.logical_not(torch.ne(self, other))
+
+
 def _comparison(name: str) -> None:
     compare = getattr(torch, name)
 
@@ -62,7 +68,7 @@ def _comparison(name: str) -> None:
         return result
 
 
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+for _name in ("ne", "lt", "le", "gt", "ge"):
     _comparison(_name)
 
 
@@ -192,15 +198,6 @@ def zero(self: Tensor) -> Tensor:
 def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Return src in the shape and dtype of self."""
     return src.to(self.dtype).expand(self.shape)
-
-
-@body("pow.Scalar", liftable=True)
-def pow_scalar(self: Any, exponent: Tensor) -> Tensor:
-    """Return the power of a number."""
-    if isinstance(self, Tensor):
-        return in_float32(torch.pow, self, exponent)
-    result: Tensor = torch.ops.aten.pow.Scalar(self, exponent)
-    return result
 
 
 @body("where.ScalarSelf", "where.ScalarOther", "where.Scalar", liftable=True)

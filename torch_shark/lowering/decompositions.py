@@ -12,17 +12,31 @@ from typing import Any
 
 import torch
 
-from torch_shark.lowering import bodies_foreach, bodies_index, bodies_nn, bodies_pointwise
+from torch_shark.lowering import (
+    bodies_foreach,
+    bodies_index,
+    bodies_math,
+    bodies_nn,
+    bodies_pointwise,
+    bodies_reduce,
+)
 from torch_shark.lowering.bodies import BODIES
 from torch_shark.lowering.bodies import LIFTABLE_FORMS as _LIFTABLE_FORMS
 from torch_shark.lowering.operators import find_operator
 
 # Importing a module of bodies registers what it holds.
-_MODULES = (bodies_foreach, bodies_index, bodies_nn, bodies_pointwise)
+_MODULES = (
+    bodies_foreach,
+    bodies_index,
+    bodies_math,
+    bodies_nn,
+    bodies_pointwise,
+    bodies_reduce,
+)
 
 LIFTABLE_FORMS: frozenset[str] = frozenset(_LIFTABLE_FORMS)
 
-# Replaced wherever they appear: IREE's own lowering loses NaN.
+# Replaced wherever they appear: IREE's own lowering loses NaN, or writes to an input.
 _IN_GRAPH: dict[str, Callable[..., Any]] = {
     "clamp.default": bodies_pointwise.clamp,
     "clamp.Tensor": bodies_pointwise.clamp,
@@ -33,6 +47,8 @@ _IN_GRAPH: dict[str, Callable[..., Any]] = {
     "maximum.default": bodies_pointwise.maximum,
     "minimum.default": bodies_pointwise.minimum,
     "hardtanh.default": bodies_pointwise.hardtanh,
+    "slice_scatter.default": bodies_index.slice_scatter,
+    "select_scatter.default": bodies_index.select_scatter,
 }
 
 

@@ -68,10 +68,14 @@ def _emit(region: Region) -> EmittedModule:
 
 
 def _dump(module: EmittedModule, folder: Path | None) -> Path | None:
+    """Saves a module that does not compile; None if there is no place for it."""
     if folder is None:
         return None
-    folder.mkdir(parents=True, exist_ok=True)
     name = hashlib.blake2b(module.text.encode(), digest_size=8).hexdigest()
     path = folder / f"region-{name}.mlir"
-    path.write_text(module.text)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(module.text)
+    except OSError:
+        return None
     return path

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from torch_shark.lowering.bodies_math import EXACT_POWERS
 from torch_shark.lowering.operators import Operator
 from torch_shark.lowering.views import has_view, overlaps_itself
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef
@@ -31,6 +32,11 @@ NEVER_COMPILE: dict[str, str] = {
     "aten::_index_put_impl_": "its unsafe form skips the index check",
     "aten::index_fill.int_Scalar": "its indices are not checked",
     "aten::index_fill.int_Tensor": "its indices are not checked",
+    "aten::_unsafe_masked_index": "its indices are not checked",
+    "aten::grid_sampler_2d": "a NaN among its coordinates becomes an index",
+    "aten::masked_scatter": "the size of its source is not checked",
+    "aten::multi_margin_loss": "its indices are not checked",
+    "aten::multilabel_margin_loss_forward": "its indices are not checked",
     "aten::take": "its indices are not checked",
     "aten::put": "its indices are not checked",
     "aten::nll_loss2d_forward": "its indices are not checked",
@@ -48,6 +54,19 @@ NEVER_COMPILE: dict[str, str] = {
     "aten::fmin": "it does not compile with broadcast",
     "aten::__lshift__.Tensor": "it does not compile",
     "aten::__lshift__.Scalar": "it does not compile",
+    "aten::tan": _WRONG + "far off near its poles",
+    "aten::atan2": _WRONG + "NaN for two zeros or two infinities",
+    "aten::fmod.Tensor": _WRONG + "NaN for an infinite divisor",
+    "aten::fmod.Scalar": _WRONG + "NaN for an infinite divisor",
+    "aten::floor_divide": _WRONG + "infinity for an infinite dividend",
+    "aten::upsample_linear1d": _WRONG + "NaN beside infinities",
+    "aten::logaddexp": _WRONG + "NaN is lost beside infinities",
+    "aten::logaddexp2": _WRONG + "NaN is lost beside infinities",
+    "aten::adaptive_max_pool3d": _WRONG + "NaN and -inf are lost",
+    "aten::_unsafe_masked_index_put_accumulate": _WRONG + "it changes its input",
+    "aten::pow.Tensor_Tensor": _WRONG + "large results lose digits",
+    "aten::pow.Scalar": _WRONG + "large results lose digits",
+    "aten::log10": "IREE cannot link this function",
     "aten::median": _NO_LOWERING,
     "aten::median.dim": _NO_LOWERING,
     "aten::mode": _NO_LOWERING,
@@ -103,8 +122,8 @@ _NO_FLOAT64 = frozenset(
         "log1p",
         "log2",
         "mish",
-        "pow",
         "sin",
+        "sinc",
         "sinh",
         "softplus",
         "tan",
@@ -218,10 +237,23 @@ def _reason_in_writes(
             info = storages[ref.storage]
             if overlaps_itself(ref):
                 return "it writes to a tensor that overlaps itself"
+            if any(_may_meet(ref, other) for other in argument_values(entry)):
+                return "it reads what it writes by another geometry"
             written = math.prod(ref.sizes) * ref.dtype.itemsize
             if info.nbytes > _LARGE_STORAGE_BYTES and written * _SMALL_WRITE_SHARE < info.nbytes:
                 return "it writes a small part of a large storage"
     return None
+
+
+def _may_meet(written: TensorRef, other: Any) -> bool:
+    """Whether another reference reaches into the range of a written one: then order matters."""
+    if not isinstance(other, TensorRef) or other.storage != written.storage or other == written:
+        return False
+    ends = [
+        ref.offset + sum((n - 1) * s for n, s in zip(ref.sizes, ref.strides, strict=True))
+        for ref in (written, other)
+    ]
+    return written.offset <= ends[1] and other.offset <= ends[0]
 
 
 def _reason_in_values(name: str, entry: Entry) -> str | None:
@@ -240,6 +272,10 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         return "it selects by a mask"
     if packet == "max_pool2d_with_indices_backward" and not _tiles(entry):
         return "the gradient of pools that overlap is scattered on the stack"
+    if packet == "div" and entry.args[-1] == "floor":
+        return NEVER_COMPILE["aten::floor_divide"]
+    if name == "aten::pow.Tensor_Scalar" and float(entry.args[1]) not in EXACT_POWERS:
+        return NEVER_COMPILE["aten::pow.Scalar"]
     if entry.op == _ATTENTION and entry.args[0].sizes[1] != entry.args[1].sizes[1]:
         return "attention with grouped heads is not written out"
     return None

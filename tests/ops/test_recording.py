@@ -1,0 +1,114 @@
+"""What the recorder foretells of an operator's results, where it was once wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from samples import difference
+from torch.nn import functional
+
+from torch_shark import config
+from torch_shark.metrics import Metrics
+
+
+@pytest.fixture(autouse=True)
+def native_policy() -> Iterator[None]:
+    with config.scope(policy="native"):
+        yield
+        torch.shark.synchronize()
+
+
+def run_twice(program: Callable[[str], Any]) -> Metrics:
+    """Compare two runs on the device with the CPU's; return the second run's counters."""
+    expected = program("cpu")
+    for _ in range(2):
+        torch.shark.synchronize()
+        torch.shark.reset_metrics()
+        actual = program("shark")
+        torch.shark.synchronize()
+        counts = torch.shark.metrics()
+        assert difference(expected, actual) is None
+    return counts
+
+
+def test_zeros_without_memory_become_a_gradient() -> None:
+    def program(device: str) -> Any:
+        x = torch.tensor([-2.0, 0.0, 3.0], device=device, requires_grad=True)
+        return torch.autograd.grad(x.sgn().sum(), x)
+
+    assert run_twice(program).recorded > 0
+
+
+def test_zeros_without_memory_behave_as_on_the_cpu() -> None:
+    def program(device: str) -> Any:
+        zeros = torch._efficientzerotensor(2, 3, device=device)
+        host = torch.full((2, 3), torch.inf).to(device)
+        return zeros.clone(), host + zeros, host * zeros, zeros.t().clone(), host.copy_(zeros)
+
+    run_twice(program)
+    zeros = torch._efficientzerotensor(2, device="shark")
+    assert zeros._is_zerotensor()
+    with pytest.raises(RuntimeError, match="ZeroTensors are immutable"):
+        zeros.copy_(torch.ones(2, device="shark"))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_outputs_in_a_list_are_resized() -> None:
+    def program(device: str) -> Any:
+        x = torch.arange(6.0, device=device).reshape(2, 3)
+        rows = [torch.empty(0, device=device) for _ in range(2)]
+        torch.unbind_copy(x, out=rows)
+        columns = [torch.empty(0, device=device) for _ in range(2)]
+        torch.split_with_sizes_copy(x, [1, 2], dim=1, out=columns)
+        return rows, columns
+
+    counts = run_twice(program)
+    assert counts.native_steps["aten::unbind_copy.int_out"] == 1
+    assert counts.native_steps["aten::split_with_sizes_copy.out"] == 1
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_an_operand_resized_in_place_is_read_first() -> None:
+    def program(device: str) -> Any:
+        a = torch.arange(12.0, device=device).reshape(2, 2, 3)
+        return torch.tensor([-8.0], device=device).addbmm_(a, a.transpose(1, 2))
+
+    assert run_twice(program).native_steps["aten::addbmm_"] == 1
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_attention_is_laid_out_as_its_query(transposed: bool) -> None:
+    torch.manual_seed(0)
+    host = [torch.randn(2, 4, 3, 8) for _ in range(3)]
+
+    def program(device: str) -> Any:
+        tensors = [tensor.to(device) for tensor in host]
+        if transposed:
+            tensors = [tensor.transpose(1, 2) for tensor in tensors]
+        return functional.scaled_dot_product_attention(*tensors)
+
+    counts = run_twice(program)
+    assert counts.recorded == 1
+    assert counts.native_steps["aten::_scaled_dot_product_flash_attention_for_cpu"] == 1
+
+
+def test_a_wrong_word_raises_at_the_call() -> None:
+    x = torch.randn(3, device="shark")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="approximate argument must be"):
+            functional.gelu(x, approximate="cubic")
+    torch.shark.synchronize()
+    assert run_twice(lambda device: functional.gelu(torch.ones(3, device=device))).recorded > 0
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 1, 3), (2, 3, 1, 1), (1, 3), (0, 3)])
+def test_plain_arithmetic_keeps_odd_strides(shape: tuple[int, ...]) -> None:
+    def program(device: str) -> Any:
+        strides = [7 if size == 1 else torch.empty(shape).stride(i) for i, size in enumerate(shape)]
+        x = torch.arange(64.0, device=device).as_strided(shape, strides)
+        return x + 1, x * x, x / 2.0, x - x.sigmoid(), -x
+
+    assert run_twice(program).recorded >= 6

@@ -1,0 +1,139 @@
+"""Functions of analysis, where IREE's own lowering overflows early, loses digits or loses NaN."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from torch_shark.lowering.bodies import body, in_float32
+
+Tensor = torch.Tensor
+
+# Above these, exp(x) is near overflow, and 1 is nothing beside x * x.
+_NEAR_OVERFLOW = 88.0
+_LARGE = 1e10
+
+# 2 pi in two parts: the first has few enough bits for exact products with whole numbers < 2**27.
+_TURN_HIGH = float.fromhex("0x1.921fb54p+2")
+_TURN_LOW = 2 * math.pi - _TURN_HIGH
+
+
+def _as_float(x: Tensor) -> Tensor:
+    return x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+
+
+def _within_a_turn(x: Tensor) -> Tensor:
+    """The angle less whole turns, in [-4, 4]: IREE's sine loses digits with every turn.
+
+    It is exact to float32 up to 1e9; beyond, one unit in the last place is many turns.
+    """
+    wide = x.to(torch.float64)
+    turns = torch.round(wide * (1 / (2 * math.pi)))
+    rest = (wide - turns * _TURN_HIGH) - turns * _TURN_LOW
+    rest = torch.where(rest.abs() > 4, rest * 0, rest)
+    return rest.to(torch.float32)
+
+
+def _register_periodic(name: str) -> None:
+    function = getattr(torch, name)
+
+    @body(name)
+    def periodic(self: Tensor) -> Tensor:
+        x = _as_float(self)
+        return in_float32(lambda x: function(_within_a_turn(x)), x)
+
+
+for _name in ("sin", "cos"):
+    _register_periodic(_name)
+
+
+@body("sinc")
+def sinc(self: Tensor) -> Tensor:
+    """Return sin(pi x) / (pi x), and 1 at 0."""
+
+    def formula(x: Tensor) -> Tensor:
+        angle = torch.where(x == 0, 1.0, x * math.pi)
+        return torch.where(x == 0, 1.0, torch.sin(_within_a_turn(angle)) / angle)
+
+    return in_float32(formula, _as_float(self))
+
+
+@body("cosh")
+def cosh(self: Tensor) -> Tensor:
+    """Return the hyperbolic cosine, finite as long as it can be."""
+    return in_float32(lambda x: _grown(x, torch.cosh(x), 1.0), _as_float(self))
+
+
+@body("sinh")
+def sinh(self: Tensor) -> Tensor:
+    """Return the hyperbolic sine, finite as long as it can be."""
+    return in_float32(lambda x: _grown(x, torch.sinh(x), torch.sign(x)), _as_float(self))
+
+
+def _grown(x: Tensor, value: Tensor, sign: Any) -> Tensor:
+    root = torch.exp(x.abs() * 0.5)
+    return torch.where(x.abs() < _NEAR_OVERFLOW, value, (root * 0.5) * root * sign)
+
+
+@body("asinh")
+def asinh(self: Tensor) -> Tensor:
+    """sign(x) log(|x| + sqrt(x^2 + 1)), by log1p, and by log(2 |x|) where x^2 overflows."""
+
+    def formula(x: Tensor) -> Tensor:
+        size = x.abs()
+        small = torch.where(size > _LARGE, 1.0, size)
+        near = torch.log1p(small + small * small / (1 + torch.sqrt(small * small + 1)))
+        result = torch.where(size > _LARGE, torch.log(size) + math.log(2), near)
+        return torch.where(x > 0, result, torch.where(x < 0, -result, x))
+
+    return in_float32(formula, _as_float(self))
+
+
+@body("acosh")
+def acosh(self: Tensor) -> Tensor:
+    """log(x + sqrt(x^2 - 1)), by log1p of x - 1, and by log(2 x) where x^2 overflows."""
+
+    def formula(x: Tensor) -> Tensor:
+        excess = torch.where(x > _LARGE, 1.0, x - 1)
+        near = torch.log1p(excess + torch.sqrt(excess * (excess + 2)))
+        near = torch.where(x < 1, math.nan, near)
+        return torch.where(x > _LARGE, torch.log(x) + math.log(2), near)
+
+    return in_float32(formula, _as_float(self))
+
+
+@body("gelu")
+def gelu(self: Tensor, approximate: str = "none") -> Tensor:
+    """Gaussian error linear unit (Hendrycks and Gimpel, 2016), as in ATen."""
+
+    def formula(x: Tensor) -> Tensor:
+        if approximate == "tanh":
+            inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+            return 0.5 * x * (1 + torch.tanh(inner))
+        return x * 0.5 * (1 + torch.erf(x * math.sqrt(0.5)))
+
+    return in_float32(formula, self)
+
+
+# Exponents without IREE's `pow`, which loses digits where the result is far from 1.
+EXACT_POWERS = frozenset([-0.5, 0.5, *map(float, range(-8, 9))])
+
+
+@body("pow.Tensor_Scalar")
+def power(self: Tensor, exponent: Any) -> Tensor:
+    """Return self ** exponent, for an exponent of `EXACT_POWERS`, by roots and products."""
+    dtype = torch.result_type(self, exponent)
+
+    def formula(x: Tensor) -> Tensor:
+        if abs(exponent) == 0.5:
+            root = torch.sqrt(x)
+        else:
+            root = torch.ones_like(x)
+            for bit in f"{int(abs(exponent)):b}":
+                root = root * root
+                root = root * x if bit == "1" else root
+        return root if exponent >= 0 else 1 / root
+
+    return in_float32(formula, self.to(dtype))
