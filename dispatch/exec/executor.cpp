@@ -66,9 +66,10 @@ void Executor::finish_turn(std::unique_lock<std::mutex>& /*held*/) {
 }
 
 void Executor::wait_for_turn(std::unique_lock<std::mutex>& lock) {
-  TORCH_CHECK(!running_ || runner_ != std::this_thread::get_id(),
-              "[shark] expected an operator's native kernel to use native tensors, but it waits for "
-              "the shark device, which waits for it");
+  TORCH_CHECK(
+      !running_ || runner_ != std::this_thread::get_id(),
+      "[shark] expected an operator's native kernel to use native tensors, but it waits for "
+      "the shark device, which waits for it");
   while (running_ || !queue_.empty()) {
     if (!running_ && queue_.front()->entries.size() <= kInlineOperators) {
       metrics().inline_windows.fetch_add(1, std::memory_order_relaxed);

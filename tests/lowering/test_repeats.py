@@ -9,7 +9,8 @@ from torch_shark.lowering.repeats import cut_repeats
 
 def pieces_of(kinds, crossing=None, most=256):
     pieces = cut_repeats(kinds, crossing or [1] * len(kinds), most)
-    assert pieces[0][0] == 0 and pieces[-1][1] == len(kinds)
+    assert pieces[0][0] == 0
+    assert pieces[-1][1] == len(kinds)
     assert all(a[1] == b[0] for a, b in itertools.pairwise(pieces))
     assert all(0 < end - begin <= most for begin, end in pieces)
     return [tuple(kinds[begin:end]) for begin, end in pieces]

@@ -174,6 +174,13 @@ def test_a_write_to_a_copy_leaves_the_source(planner: Planner) -> None:
     check(planner, write, torch.randn(4, 6))
 
 
+def test_a_copy_between_overlapping_views_runs_as_on_the_cpu(planner: Planner) -> None:
+    def write(x: torch.Tensor) -> None:
+        x.as_strided((2, 2), (4, 2), 1).copy_(x.view(2, 4)[:, :2])
+
+    check(planner, _in_place(write), torch.arange(8.0), native=["aten::copy_"])
+
+
 def test_copies_of_views(planner: Planner) -> None:
     check(
         planner,
@@ -271,7 +278,7 @@ def test_scatters_along_a_dimension_leave_the_input(planner: Planner) -> None:
     def run(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> Any:
         filled = x.clone()
         filled[:, i[0]] = 3.0
-        return [x.scatter(1, i, v), x.scatter(1, i, 2.5), filled]
+        return [x.scatter(1, i, v), x.scatter(-1, i, 2.5), x.scatter_add(-1, i, v), filled]
 
     index = torch.tensor([[0, 5], [1, 2], [3, 4], [5, 0]])
     check(planner, run, torch.randn(4, 6), index, torch.randn(4, 2))

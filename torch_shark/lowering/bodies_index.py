@@ -41,6 +41,7 @@ def _register_along_dim(name: str) -> None:
 
     @body(name)
     def write_along_dim(self: Tensor, dim: int, index: Tensor, *rest: Any) -> Tensor:
+        dim %= max(self.dim(), 1)  # The compiler crashes on a dimension counted from the end.
         if not index.dim():
             index = index.reshape(1)
             rest = tuple(r.reshape(1) if isinstance(r, Tensor) else r for r in rest)

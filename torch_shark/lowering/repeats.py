@@ -49,8 +49,8 @@ def _cut(
 def _find_repetition(kinds: NDArray[np.int64], most: int) -> tuple[int, int, int] | None:
     """(start, length, period) of the longest stretch that repeats at least once, or None.
 
-    Of equal stretches the one of the shortest period counts. It has to be a quarter of the whole and
-    have room for two pieces.
+    Of equal stretches the one of the shortest period counts. It has to be a quarter of the whole
+    and have room for two pieces.
     """
     count = len(kinds)
     best: tuple[int, int, int] | None = None
