@@ -250,8 +250,10 @@ class Stream(torch.Stream):
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> Stream:
         """Make the stream on a device of ours."""
+        if kwargs:  # the ids of a stream that exists
+            return super().__new__(cls, **kwargs)
         where = torch.device("shark", _index(device))
-        return super().__new__(cls, device=where, priority=priority, **kwargs)
+        return super().__new__(cls, device=where, priority=priority)
 
 
 class Event(torch.Event):
