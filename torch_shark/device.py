@@ -259,13 +259,15 @@ class Stream(torch.Stream):
 class Event(torch.Event):
     """A mark in the device's queue.
 
+    The object is a plain `torch.Event`, which compares with no subclass of its own.
+
     Args:
         enable_timing: accepted; all events can be timed.
     """
 
-    def __new__(cls, enable_timing: bool = False, **kwargs: Any) -> Event:
+    def __new__(cls, enable_timing: bool = False, **kwargs: Any) -> torch.Event:  # type: ignore[misc]
         """Make the event on the device."""
-        return super().__new__(cls, device="shark", enable_timing=enable_timing, **kwargs)
+        return torch.Event(device="shark", enable_timing=enable_timing, **kwargs)
 
 
 def current_stream(device: DeviceLike = None) -> torch.Stream:

@@ -10,7 +10,10 @@
 namespace torch_shark {
 namespace {
 
-void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
+void check_options(std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                   std::optional<bool> pin_memory) {
+  TORCH_CHECK(!device || device->index() <= 0, "[shark] expected a device index below 1, got ",
+              int{device->index()});
   TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(at::kStrided) == at::kStrided,
                               "[shark] expected layout torch.strided, got ", *layout,
                               ", which the shark device does not have");
@@ -19,16 +22,16 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
 
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
                          std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
-                         std::optional<c10::Device> /*device*/, std::optional<bool> pin_memory) {
-  check_options(layout, pin_memory);
+                         std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  check_options(layout, device, pin_memory);
   at::detail::check_size_nonnegative(size);
   return make_device_tensor(size, stride, c10::dtype_or_default(dtype));
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
-                 std::optional<c10::Layout> layout, std::optional<c10::Device> /*device*/,
+                 std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                  std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> memory_format) {
-  check_options(layout, pin_memory);
+  check_options(layout, device, pin_memory);
   at::detail::check_size_nonnegative(size);
   at::DimVector strides(size.size());
   int64_t stride = 1;
@@ -47,9 +50,9 @@ at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
 // Zeros without memory, which autograd makes and PyTorch turns into memory before an operator that
 // needs it gets here.
 at::Tensor efficient_zeros(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
-                           std::optional<c10::Layout> layout, std::optional<c10::Device> /*device*/,
+                           std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                            std::optional<bool> pin_memory) {
-  check_options(layout, pin_memory);
+  check_options(layout, device, pin_memory);
   at::native::ZeroTensorAllocator no_memory(c10::Device(kShark, 0));
   return at::detail::empty_generic(
       size, &no_memory,

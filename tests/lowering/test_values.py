@@ -274,6 +274,26 @@ def test_accumulating_on_repeated_indices_leaves_the_input(planner: Planner) -> 
     )
 
 
+def test_bools_are_added_as_bools(planner: Planner) -> None:
+    names = ["aten::index_put", "aten::scatter_add", "aten::index_add"]
+    x, v = torch.tensor([[False] * 3, [True] * 3])
+    i = torch.tensor([0, 0, 2])
+    check(
+        planner,
+        lambda x, i, v: [
+            x.index_put((i,), v, accumulate=True),
+            x.scatter_add(0, i, v),
+            x.index_add(0, i, v),
+            x + v,
+            x.index_put((i,), v),
+        ],
+        x,
+        i,
+        v,
+        native=names,
+    )  # fmt: skip
+
+
 def test_scatters_along_a_dimension_leave_the_input(planner: Planner) -> None:
     def run(x: torch.Tensor, i: torch.Tensor, v: torch.Tensor) -> Any:
         filled = x.clone()

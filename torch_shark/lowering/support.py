@@ -131,7 +131,8 @@ _NO_FLOAT64 = frozenset(
     ]
 )
 _INTEGER_DIVISION = frozenset(["div", "floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"])
-_BY_INDEX_LISTS = ("index", "_unsafe_index", "index_put", "_unsafe_index_put")
+_PUTS = ("index_put", "_unsafe_index_put")
+_BY_INDEX_LISTS = ("index", "_unsafe_index", *_PUTS)
 _ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
 _NO_TAGS = (
     torch.Tag.dynamic_output_shape,
@@ -272,6 +273,9 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         return "it selects by a mask"
     if packet == "max_pool2d_with_indices_backward" and not _tiles(entry):
         return "the gradient of pools that overlap is scattered on the stack"
+    adds = packet in ("index_add", "scatter_add") or (packet in _PUTS and entry.args[3])
+    if adds and refs[0].dtype == torch.bool:
+        return _WRONG + "bools are added as bits"
     if packet == "div" and entry.args[-1] == "floor":
         return NEVER_COMPILE["aten::floor_divide"]
     if name == "aten::pow.Tensor_Scalar" and float(entry.args[1]) not in EXACT_POWERS:
