@@ -277,7 +277,7 @@ def current_stream(device: DeviceLike = None) -> torch.Stream:
 
 def default_stream(device: DeviceLike = None) -> torch.Stream:
     """The stream that work goes to unless another is set."""
-    return Stream(stream_id=0, device_index=_index(device), device_type=_DEVICE_TYPE)
+    return torch.Stream(stream_id=0, device_index=_index(device), device_type=_DEVICE_TYPE)
 
 
 _DEVICE_TYPE = torch._C._autograd.DeviceType.PrivateUse1.value

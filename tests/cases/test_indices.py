@@ -115,7 +115,7 @@ LOOKUPS = {
     "take": (lambda x, i: x.take(i), (12, -13)),
 }
 WRITES = {
-    "x[i] = v": (lambda x, i: x.index_put_((i,), x[:3]), (4, -5)),
+    "x[i] = v": (lambda x, i: x.index_put_((i,), x[:3].clone()), (4, -5)),
     "index_add_": (lambda x, i: x.index_add_(0, i, x[:3].clone()), (4, -1)),
     "index_copy_": (lambda x, i: x.index_copy_(0, i, x[:3].clone()), (4, -1)),
     "index_fill_": (lambda x, i: x.index_fill_(0, i, 2.0), (4, -5)),

@@ -80,16 +80,16 @@ def test_fork_gets_the_error_that_cuda_gives_and_the_parent_goes_on(python):
 UNUSED_FORK = """
 import os, torch
 child = os.fork()
-x = torch.ones(2, device="shark") + 1
-print(x.tolist(), flush=True)
 if child:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+x = torch.ones(2, device="shark") + 1
+print(x.tolist(), flush=True)
 """
 
 
 def test_fork_before_use_is_a_process_like_any_other(python):
     done = python(UNUSED_FORK, TORCH_SHARK_POLICY="native")
-    assert done.stdout.splitlines() == ["[2.0, 2.0]", "[2.0, 2.0]", "0"]
+    assert done.stdout.splitlines() == ["[2.0, 2.0]", "0", "[2.0, 2.0]"]
     assert done.stderr == ""
 
 
