@@ -19,8 +19,6 @@ void init_device(py::module_& m) {
   m.def(
       "stop", [] { Executor::instance().stop(); },
       "Run what is queued and end the executor's thread.");
-  m.def("park_other_threads", &park_other_threads,
-        "Keep threads that wait without the GIL from ever taking it again: the interpreter ends.");
   m.def("in_forked_child", &in_forked_child);
   m.def("default_generator", [] { return default_generator(); });
 

@@ -1,10 +1,5 @@
 #include "csrc_py/gil.h"
 
-#include <unistd.h>
-
-#include <atomic>
-#include <thread>
-
 #include "csrc_py/bindings.h"
 #include "dispatch/exec/blocking.h"
 
@@ -15,32 +10,9 @@ void* release_if_held() {
   return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 }
 
-std::atomic<bool> parking{false};
-std::atomic<int> returning{0};  // threads on their way to the GIL
-std::thread::id last_thread;    // set before `parking`
-
-void acquire(void* state) {
-  ++returning;
-  if (parking && std::this_thread::get_id() != last_thread) {
-    --returning;
-    while (true) {
-      pause();
-    }
-  }
-  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
-  --returning;
-}
+void acquire(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
 
 }  // namespace
-
-void park_other_threads() {
-  last_thread = std::this_thread::get_id();
-  parking = true;
-  const pybind11::gil_scoped_release released;
-  while (returning > 0) {
-    std::this_thread::yield();
-  }
-}
 
 std::shared_ptr<PyObject> keep(pybind11::object object) {
   return {object.release().ptr(), [](PyObject* kept) {

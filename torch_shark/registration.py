@@ -60,4 +60,3 @@ def _shut_down() -> None:
     # Not at an exit of its own: it may be imported by work that ran just now.
     if (runtime := sys.modules.get("torch_shark.runtime.device")) is not None:
         runtime.close_all()
-    _C.park_other_threads()

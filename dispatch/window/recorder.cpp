@@ -22,10 +22,13 @@ uint64_t fingerprint(const Entry& entry) {
   return Hash128::mix(hash);
 }
 
+// A storage that has failed stays so: an operator may write it in part, or read it first.
 void mark_written(std::span<TensorRef> refs) {
   for (TensorRef& ref : refs) {
     if (ref.storage) {
-      ref.storage->state.store(StorageState::written, std::memory_order_relaxed);
+      StorageState unwritten = StorageState::unwritten;
+      ref.storage->state.compare_exchange_strong(unwritten, StorageState::written,
+                                                 std::memory_order_relaxed);
     }
   }
 }

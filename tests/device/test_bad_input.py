@@ -133,6 +133,8 @@ def test_late_error_is_raised_at_the_next_sync_with_the_operators_name(policy, n
             RuntimeError, match=rf"expected a tensor with a value, but aten::{name}"
         ):
             lost.cpu()
+    with pytest.raises(RuntimeError, match="expected a tensor with a value"):
+        lost.add_(1).cpu()  # it had none, and has none now
     assert look_up(torch.tensor([3]).to("shark")).cpu().tolist() == [[1.0, 1.0]]
 
 

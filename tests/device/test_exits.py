@@ -21,9 +21,11 @@ ENDINGS = {
     "thread": (
         "import threading, time\n"
         "def work():\n"
-        "    while True:\n"
+        "    for i in range(50):\n"
         "        (torch.ones(4, device='shark') + 1).cpu()\n"
-        "threading.Thread(target=work, daemon=True).start(); time.sleep(0.3)",
+        "    done.set(); time.sleep(600)\n"  # PyTorch's own code ends a process that is busy here
+        "done = threading.Event()\n"
+        "threading.Thread(target=work, daemon=True).start(); done.wait()",
         0,
         "",
     ),
