@@ -179,8 +179,8 @@ def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """The dtypes that ``torch.autocast("shark")`` takes."""
-    return [torch.bfloat16, torch.float16]
+    """The dtypes that ``torch.autocast("shark")`` takes: none yet, which it warns of."""
+    return []
 
 
 # Random numbers. The generator wraps the native device's own, so a seed gives the CPU's numbers.

@@ -32,6 +32,35 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train) {
   return input.mul(noise);
 }
 
+at::Tensor add_bias(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
+  return bias && bias->defined() ? gates.add(*bias) : gates;
+}
+
+// PyTorch takes fused cells, which the CPU does not have, for every other device. These are the
+// cells as the CPU computes them; the biases are added after the products, so they differ by
+// rounding.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(
+    const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cx,
+    const std::optional<at::Tensor>& input_bias, const std::optional<at::Tensor>& hidden_bias) {
+  const at::Tensor gates =
+      add_bias(input_gates, input_bias).add(add_bias(hidden_gates, hidden_bias));
+  const auto parts = gates.chunk(4, 1);
+  const at::Tensor cy = parts[1].sigmoid().mul(cx).add(parts[0].sigmoid().mul(parts[2].tanh()));
+  return {parts[3].sigmoid().mul(cy.tanh()), cy, gates};
+}
+
+std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates,
+                                            const at::Tensor& hidden_gates, const at::Tensor& hx,
+                                            const std::optional<at::Tensor>& input_bias,
+                                            const std::optional<at::Tensor>& hidden_bias) {
+  const auto inputs = add_bias(input_gates, input_bias).chunk(3, 1);
+  const auto hiddens = add_bias(hidden_gates, hidden_bias).chunk(3, 1);
+  const at::Tensor reset = hiddens[0].add(inputs[0]).sigmoid();
+  const at::Tensor update = hiddens[1].add(inputs[1]).sigmoid();
+  const at::Tensor fresh = inputs[2].add(hiddens[2].mul(reset)).tanh();
+  return {hx.sub(fresh).mul(update).add(fresh), fresh};
+}
+
 // A native tensor with the metadata of `tensor` and no memory, for code that only asks questions.
 at::Tensor phantom(const at::Tensor& tensor) {
   at::Tensor native = native_tensor(
@@ -60,8 +89,15 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
                                is_causal, scale, enable_gqa);
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("dropout", TORCH_FN(dropout)); }
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("dropout", TORCH_FN(dropout)); }
+// Compositions: autograd goes through their parts.
+void implement(torch::Library& m) {
+  m.impl("dropout", TORCH_FN(dropout));
+  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
+  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { implement(m); }
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { implement(m); }
 
 }  // namespace
 }  // namespace torch_shark

@@ -35,6 +35,13 @@ const std::vector<OpPolicy>& table() {
        .dispatch = custom,
        .why = "other devices decompose it with other arithmetic than the CPU"},
 
+      {.name = "aten::_thnn_fused_lstm_cell",
+       .dispatch = custom,
+       .why = "the native device has no such kernel"},
+      {.name = "aten::_thnn_fused_gru_cell",
+       .dispatch = custom,
+       .why = "the native device has no such kernel"},
+
       // PyTorch's decompositions, which are exact here and record fewer or simpler operators.
       {.name = "aten::lift", .dispatch = decompose},
       {.name = "aten::_to_copy", .dispatch = decompose},
@@ -46,6 +53,9 @@ const std::vector<OpPolicy>& table() {
       {.name = "aten::_unsafe_view", .dispatch = decompose, .why = "a view"},
       {.name = "aten::unsafe_split*", .dispatch = decompose, .why = "views"},
       {.name = "aten::_reshape_copy", .dispatch = decompose},
+      {.name = "aten::_pack_padded_sequence*",
+       .dispatch = decompose,
+       .why = "lengths and batch sizes stay on the CPU"},
       {.name = "aten::_lazy_clone", .dispatch = decompose},
 
       // Not tensors, or not known before the data is.

@@ -204,15 +204,12 @@ def test_in_place_on_a_transpose_keeps_both_layouts(run_both, change):
 NONCONTIGUOUS = {
     "addcdiv_": lambda x, y, z: x.addcdiv_(y, z),
     "addcmul_": lambda x, y, z: x.addcmul_(y, z, value=2),
-    "lerp_": lambda x, y, z: x.lerp_(y, z),
-    "clamp_": lambda x, y, z: x.clamp_(0.2, 0.6),
     "masked_fill_": lambda x, y, z: x.masked_fill_(y > 0.5, 7),
     "index_fill_": lambda x, y, z: x.index_fill_(0, torch.tensor([1], device=x.device), 7),
     "cumsum_": lambda x, y, z: x.cumsum_(0),
     "where": lambda x, y, z: torch.where(y > 0.5, x, z),
     "out": lambda x, y, z: torch.add(y, z, out=x),
     "out of mm": lambda x, y, z: torch.mm(y, torch.ones(2, 2, device=x.device), out=x),
-    "cat": lambda x, y, z: x.copy_(torch.cat([y[:1], z[1:]])),
 }
 
 

@@ -165,7 +165,6 @@ def test_training_survives_a_late_error(policy):
 IMPORT_FAULTS = {
     "TORCH_SHARK_TARGET": ("nonsense", "expected TORCH_SHARK_TARGET to be a known target (cpu)"),
     "TORCH_SHARK_POLICY": ("fast", "expected TORCH_SHARK_POLICY to be 'iree' or 'native'"),
-    "TORCH_SHARK_WINDOW_OPERATORS": ("many", "expected TORCH_SHARK_WINDOW_OPERATORS to be an int"),
 }
 USE = "import torch; print((torch.ones(3, device='shark') + 1).tolist())"
 RESULT = "[2.0, 2.0, 2.0]\n"
@@ -194,11 +193,9 @@ COUNT = USE + "; m = torch.shark.metrics(); print(m.compiles, m.disk_hits, m.reg
 def test_truncated_cache_file_is_a_miss_and_is_made_again(python, tmp_path):
     cache = {"TORCH_SHARK_CACHE_DIR": str(tmp_path), "TORCH_SHARK_POLICY": "iree"}
     assert python(COUNT, **cache).stdout == RESULT + "1 0 1\n"
-    assert python(COUNT, **cache).stdout == RESULT + "0 1 1\n"
     for path in tmp_path.rglob("*"):
         if path.is_file() and path.stat().st_size > 200:
             path.write_bytes(path.read_bytes()[:100])
     done = python(COUNT, **cache)
-    assert done.stdout == RESULT + "1 0 1\n"
-    assert done.stderr == ""
+    assert (done.stdout, done.stderr) == (RESULT + "1 0 1\n", "")
     assert python(COUNT, **cache).stdout == RESULT + "0 1 1\n"

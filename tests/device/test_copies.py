@@ -85,7 +85,6 @@ FROM = {
     "same": lambda shape: torch.arange(1.0, 1 + shape.numel()).view(shape),
     "transposed": lambda shape: torch.arange(1.0, 1 + shape.numel()).view(shape[::-1]).t(),
     "broadcast row": lambda shape: torch.arange(float(shape[1])),
-    "broadcast column": lambda shape: torch.arange(float(shape[0])).view(-1, 1),
     "scalar": lambda shape: torch.tensor(7.0),
     "ints": lambda shape: torch.arange(shape.numel()).view(shape),
 }
