@@ -141,10 +141,12 @@ class Config:
         4 << 30, to_int(0), "Size of the disk cache; the least recently used goes first."
     )
     window_operators = Knob(
-        4096, to_int(1), "A window ends, at the latest, after this many operators."
+        4096, to_int(1, 1 << 62), "A window ends, at the latest, after this many operators."
     )
     pending_bytes = Knob(
-        1 << 30, to_int(0), "A window ends when its results and snapshots pass this many bytes."
+        1 << 30,
+        to_int(0, 1 << 62),
+        "A window ends when its results and snapshots pass this many bytes.",
     )
     debug = Knob(
         0,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ def register() -> None:
     generate_methods_for_privateuse1_backend(for_storage=True)
     register_optimizer_step_post_hook(lambda *_: _C.flush_optimizer())
     _print_from_host()
+    _settle_before_settings()
     _C.set_planner(compiler.liftable, compiler.plan)
     config.on_change(_apply_config)
     atexit.register(_shut_down)
@@ -49,6 +52,26 @@ def _print_from_host() -> None:
         return original(on_host, indent)  # type: ignore[no-untyped-call]
 
     torch._tensor_str._tensor_str = tensor_str
+
+
+def _settle_before_settings() -> None:
+    """Run what is recorded before a global setting changes that kernels read when they run."""
+    for name in (
+        "set_default_dtype",
+        "set_flush_denormal",
+        "set_float32_matmul_precision",
+        "use_deterministic_algorithms",
+    ):
+        setattr(torch, name, _after_synchronizing(getattr(torch, name)))
+
+
+def _after_synchronizing(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def settled(*args: Any, **kwargs: Any) -> Any:
+        _C.synchronize()
+        return function(*args, **kwargs)
+
+    return settled
 
 
 def _shut_down() -> None:

@@ -78,6 +78,7 @@ std::optional<Geometry> geometry_if_defined(const at::Tensor& tensor) {
 Hash128 metadata_key(const OpInfo& op, const torch::jit::Stack& args) {
   Hash128 key;
   key.add(op.id);
+  key.add(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   for (const c10::IValue& value : args) {
     add(key, op, value);
   }

@@ -150,3 +150,28 @@ def test_ten_thousand_learning_rates_compile_nothing_and_keep_memory_flat(policy
         assert after.regions - before.regions == 500
         assert after.region_operators - before.region_operators == 20_000
         assert after.native_steps == before.native_steps
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_large_integers_are_negated_exactly(run_both, dtype):
+    numbers = [16777217, 123456789, -(2**31 - 1)] + [2**53 + 1] * (dtype == torch.int64)
+    run_both(lambda d: -torch.tensor(numbers, dtype=dtype).to(d))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_width_values_are_added_up_in_full_width(run_both, dtype):
+    run_both(lambda d: (torch.ones(1000, dtype=dtype).to(d) * 1).cumsum(0))
+    run_both(lambda d: (torch.ones(3000, dtype=dtype).to(d) * 1).norm())
+
+
+def test_default_dtype_is_that_of_the_recording(run_both):
+    def program(d):
+        x = torch.arange(3).to(d)
+        halves = x / 2
+        torch.set_default_dtype(torch.float64)
+        try:
+            return halves, x / 2
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    run_both(program)

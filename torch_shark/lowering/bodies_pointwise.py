@@ -47,6 +47,12 @@ def mul(self: Tensor, other: Any) -> Tensor:
     return in_float32(torch.mul, self, other)
 
 
+@body("neg")
+def neg(self: Tensor) -> Tensor:
+    """Return -self; of integers as a product, for IREE negates them in float32."""
+    return torch.neg(self) if self.is_floating_point() else torch.mul(self, -1)
+
+
 @body("div.Tensor", "div.Scalar", liftable=True)
 def div(self: Tensor, other: Any) -> Tensor:
     """Return self / other."""

@@ -130,6 +130,10 @@ _NO_FLOAT64 = frozenset(
         "tanh",
     ]
 )
+# Reductions and scans that have no body of ours which adds up in float32.
+_SUMS_IN_OPERAND_DTYPE = frozenset(
+    {"cumsum", "cumprod", "logcumsumexp", "linalg_vector_norm", "norm", "prod"}
+)
 _INTEGER_DIVISION = frozenset(["div", "floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"])
 _PUTS = ("index_put", "_unsafe_index_put")
 _BY_INDEX_LISTS = ("index", "_unsafe_index", *_PUTS)
@@ -263,6 +267,10 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
     floats = [ref.dtype for ref in refs if ref.dtype.is_floating_point]
     if torch.float64 in floats and packet in _NO_FLOAT64:
         return "IREE cannot link this function in float64"
+    if packet in _SUMS_IN_OPERAND_DTYPE and any(
+        dtype in (torch.float16, torch.bfloat16) for dtype in floats
+    ):
+        return _WRONG + "IREE adds up half-width values in 16 bits"
     if packet in _INTEGER_DIVISION:
         results = [ref.dtype for ref in entry.outputs if ref is not None] or [refs[0].dtype]
         if not results[0].is_floating_point:
