@@ -77,14 +77,19 @@ class DiskCache:
     def explain_miss(self, key: CacheKey) -> str:
         """Say in one sentence in which parts the nearest entry differs from `key`.
 
-        The nearest entry has the fewest different parts; of several, the latest used one. Only the
-        latest used entries are compared, so that a large cache costs a miss little.
+        The first part of a key says what is stored, the others where it is valid. The nearest entry
+        has the same first part, then the fewest differences; of several, the latest used one. Only
+        the latest used entries are compared, so that a large cache costs a miss little.
         """
-        latest = islice(self._store.stored_keys(), _MOST_COMPARED)
-        entries = [key.differences(stored) for stored in latest]
-        if not entries:
+        latest = list(islice(self._store.stored_keys(), _MOST_COMPARED))
+        if not latest:
             return f"the cache folder {self.folder} holds no entries"
-        nearest = min(entries, key=len)
-        if not nearest:
+        nearest = min(
+            latest,
+            key=lambda stored: (stored.parts[0] != key.parts[0], len(key.differences(stored))),
+        )
+        if nearest.parts[0] != key.parts[0]:
+            return f"the cache has no entry of this {key.parts[0].name}"
+        if nearest == key:
             return "the cache holds this entry"
-        return "differs from the nearest entry in: " + ", ".join(nearest)
+        return "differs from the nearest entry in: " + ", ".join(key.differences(nearest))
