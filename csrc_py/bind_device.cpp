@@ -25,6 +25,7 @@ void init_device(py::module_& m) {
   m.def("set_policy", [](const std::string& name) {
     config().policy = name == "iree" ? Policy::iree : Policy::native;
   });
+  m.def("set_native_threads", [](int count) { config().native_threads = count; });
   m.def("set_debug", [](int level) { config().debug = level; });
   m.def("set_window_limits", [](size_t operators, size_t bytes) {
     config().window_operators = operators;

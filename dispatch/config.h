@@ -11,6 +11,9 @@ enum class Policy { native, iree };
 struct Config {
   std::atomic<Policy> policy{Policy::native};
   std::atomic<int> debug{0};
+  // What torch.set_num_threads was told; 0 if nothing. OpenMP keeps it per thread, and operators
+  // run on the executor's and on autograd's threads too.
+  std::atomic<int> native_threads{0};
   // A window ends at the first repeat of its content after so many operators ...
   std::atomic<size_t> window_operators{4096};
   // ... or after results of so many bytes, or so many bytes copied from the host.

@@ -1,7 +1,9 @@
 #include "dispatch/exec/replay.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/List.h>
 
+#include "dispatch/config.h"
 #include "dispatch/device/native_device.h"
 
 namespace torch_shark {
@@ -72,7 +74,12 @@ void store(const TensorRef& ref, const at::Tensor& result) {
 
 }  // namespace
 
-ReplayScope::ReplayScope() : keys_(replay_keys()) {}
+ReplayScope::ReplayScope() : keys_(replay_keys()) {
+  const int threads = config().native_threads.load(std::memory_order_relaxed);
+  if (threads != 0 && threads != at::get_num_threads()) {
+    at::set_num_threads(threads);
+  }
+}
 
 at::Tensor bind(const TensorRef& ref) {
   if (!ref.storage) {

@@ -1,7 +1,5 @@
 #include "dispatch/exec/run_window.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -239,9 +237,6 @@ std::exception_ptr run_window(Window& window) {
     describe(window, debug);
   }
   const auto start = std::chrono::steady_clock::now();
-  if (window.native_threads != at::get_num_threads()) {
-    at::set_num_threads(window.native_threads);  // OpenMP's setting is per thread
-  }
   std::exception_ptr error;
   {
     ReplayScope scope;

@@ -1,7 +1,5 @@
 #include "dispatch/window/recorder.h"
 
-#include <ATen/Parallel.h>
-
 #include "dispatch/config.h"
 #include "dispatch/exec/executor.h"
 #include "dispatch/window/hash.h"
@@ -132,7 +130,6 @@ void Recorder::submit(FlushReason reason, bool wake) {
   for (Window::StorageUse& use : window_->storages) {
     use.alive = use.storage->referenced.load(std::memory_order_relaxed);
   }
-  window_->native_threads = at::get_num_threads();
   executor_.enqueue(std::move(window_), wake);
   window_ = std::make_unique<Window>();
   ++serial_;

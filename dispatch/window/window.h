@@ -90,7 +90,6 @@ struct Window {
   std::vector<Entry> entries;
   std::vector<StorageUse> storages;               // by TensorRef::number
   std::vector<std::shared_ptr<EventMark>> marks;  // stamped when the window has run
-  int native_threads = 0;                         // of the thread that recorded it
 };
 
 }  // namespace torch_shark

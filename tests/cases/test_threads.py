@@ -120,3 +120,21 @@ def test_error_in_one_threads_work_is_raised_once(policy):
     with pytest.raises(RuntimeError, match="expected a tensor with a value"):
         bad.cpu()
     assert torch.equal((table + 1).cpu(), torch.arange(8.0).view(4, 2) + 1)
+
+
+def test_number_of_threads_reaches_those_of_autograd(native):
+    def gradient(d):
+        weight = torch.linspace(-1, 1, 6).to(d).requires_grad_()
+        x = torch.linspace(0, 3, 24).reshape(4, 6).to(d)
+        torch.nn.functional.layer_norm(x, (6,), weight).square().sum().backward()
+        return weight.grad.cpu()
+
+    before = torch.get_num_threads()
+    gradient("shark")  # the thread of autograd is there, with the number of now
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            for _ in range(2):
+                assert torch.equal(gradient("shark"), gradient("cpu"))
+    finally:
+        torch.set_num_threads(before)

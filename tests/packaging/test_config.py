@@ -50,7 +50,7 @@ def test_environment_is_read_with_the_knobs_type(config, monkeypatch, name, text
         ("disk_cache", "yes", "1 or 0"),
         ("cache_dir", "", "a path"),
         ("cache_max_bytes", "4G", "an integer of at least 0"),
-        ("window_operators", 0, "an integer of at least 1"),
+        ("window_operators", 0, "an integer, 1 to"),
         ("debug", 5, "an integer, 0 to 3"),
     ],
 )
