@@ -72,13 +72,14 @@ void Recorder::append(Entry& entry) {
   }
   mark_written(entry.results);
   metrics().recorded.fetch_add(1, std::memory_order_relaxed);
-  cut_if_due(entry);
+  due_ = is_due(entry);
 }
 
 void Recorder::record(OpInfo& op, std::span<const c10::IValue> args,
                       std::span<const at::Tensor> results) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    cut_if_due();
     Entry& entry = window_->entries.emplace_back();
     build_entry(entry, window_->bump, op, args, results);
     append(entry);
@@ -90,6 +91,7 @@ void Recorder::record_bytes(c10::intrusive_ptr<DeviceStorage> to,
                             c10::intrusive_ptr<DeviceStorage> from, size_t nbytes) {
   static OpInfo& op = find_op_info("aten::copy_");
   std::lock_guard<std::mutex> lock(mutex_);
+  cut_if_due();
   Entry& entry = window_->entries.emplace_back();
   entry.op = &op;
   entry.args = window_->bump.make<c10::IValue>(op.args.size());
@@ -105,7 +107,7 @@ void Recorder::count_host_bytes(size_t nbytes) {
   pending_host_bytes_ += nbytes;
 }
 
-void Recorder::cut_if_due(const Entry& entry) {
+bool Recorder::is_due(const Entry& entry) {
   const Config& limits = config();
   const size_t operators = window_->entries.size();
   const bool too_many = operators >= limits.window_operators;
@@ -114,7 +116,14 @@ void Recorder::cut_if_due(const Entry& entry) {
   const bool exceeded = operators >= 2 * limits.window_operators ||
                         pending_bytes_ >= 2 * limits.pending_bytes ||
                         pending_host_bytes_ >= 2 * limits.pending_host_bytes;
-  if (cut_.add(fingerprint(entry), reached, exceeded)) {
+  return cut_.add(fingerprint(entry), reached, exceeded);
+}
+
+// By the time of the next operator the program has let go of what it does not need: in `x = x + 1`
+// the old `x` goes only when the new one is there.
+void Recorder::cut_if_due() {
+  if (due_) {
+    const bool too_many = window_->entries.size() >= config().window_operators;
     submit(too_many ? FlushReason::operators : FlushReason::memory, /*wake=*/true);
   }
 }
@@ -134,6 +143,7 @@ void Recorder::submit(FlushReason reason, bool wake) {
   window_ = std::make_unique<Window>();
   ++serial_;
   cut_.restart();
+  due_ = false;
   pending_bytes_ = 0;
   pending_host_bytes_ = 0;
 }

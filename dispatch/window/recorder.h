@@ -51,13 +51,15 @@ class Recorder {
   void append(Entry& entry);
   void name_storage(TensorRef& ref);
   void submit(FlushReason reason, bool wake);
-  void cut_if_due(const Entry& entry);
+  void cut_if_due();
+  bool is_due(const Entry& entry);
 
   Executor& executor_;
   std::mutex mutex_;
   std::unique_ptr<Window> window_;
   uint64_t serial_ = 1;
   ContentCut cut_;
+  bool due_ = false;  // the window ends before the next operator
   size_t pending_bytes_ = 0;
   size_t pending_host_bytes_ = 0;
 };
