@@ -63,11 +63,10 @@ def _settle_before_settings() -> None:
         "use_deterministic_algorithms",
     ):
         setattr(torch, name, _after_synchronizing(getattr(torch, name)))
-    set_num_threads = torch.set_num_threads
+    set_num_threads = _after_synchronizing(torch.set_num_threads)
 
     @wraps(set_num_threads)
     def set_threads(count: int) -> None:
-        _C.synchronize()
         set_num_threads(count)
         _C.set_native_threads(count)
 

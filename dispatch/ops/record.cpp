@@ -182,10 +182,14 @@ void finish(OpInfo& op, const Stack& args, Results& results,
   }
 }
 
+void push_all(Stack& stack, Stack& results) {
+  stack.insert(stack.end(), std::make_move_iterator(results.begin()),
+               std::make_move_iterator(results.end()));
+}
+
 void run_at_once(OpInfo& op, Stack& args, Stack& stack, FlushReason reason) {
   run_now(op, args, reason);
-  stack.insert(stack.end(), std::make_move_iterator(args.begin()),
-               std::make_move_iterator(args.end()));
+  push_all(stack, args);
 }
 
 // What the results of such a call are known to be; nullptr if that has to be found out by running
@@ -238,8 +242,7 @@ void record_operator(OpInfo& op, Stack& stack) {
   if (in_place_key(op, args) == before) {
     remember(key, op, args, outcome);
   }
-  stack.insert(stack.end(), std::make_move_iterator(outcome.begin()),
-               std::make_move_iterator(outcome.end()));
+  push_all(stack, outcome);
 }
 
 void record_fallback(const c10::OperatorHandle& handle, Stack* stack) {
