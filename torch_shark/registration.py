@@ -37,7 +37,7 @@ def _apply_config() -> None:
     """Tell the core what it reads of the knobs; what was recorded runs under the old ones."""
     for name in knobs():
         getattr(config, name)  # a wrong setting is told at once, not where it is first used
-    _C.synchronize()
+    _settle()
     _C.set_policy(config.policy)
     _C.set_debug(config.debug)
     _C.set_window_limits(config.window_operators, config.pending_bytes)
@@ -76,10 +76,16 @@ def _settle_before_settings() -> None:
 def _after_synchronizing(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def settled(*args: Any, **kwargs: Any) -> Any:
-        _C.synchronize()
+        _settle()
         return function(*args, **kwargs)
 
     return settled
+
+
+def _settle() -> None:
+    """Run what is recorded; a forked child (a data loader's worker, say) has nothing to run."""
+    if not _C.in_forked_child():
+        _C.synchronize()
 
 
 def _shut_down() -> None:
