@@ -74,9 +74,6 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&record_fallback>());
 }
 
-// Casting lists come with torch.autocast support; until then operators run as called.
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
-
 }  // namespace
 
 void register_operators() {
