@@ -87,6 +87,11 @@ def shark_extension() -> CppExtension:
         flags.append("-Werror")
     for path in include_paths("cpu"):
         flags += ["-isystem", path]
+    # Kineto's headers, for the profiler, include one another by their bare names.
+    kineto = [str(Path(path) / "kineto") for path in include_paths("cpu")]
+    os.environ["CPLUS_INCLUDE_PATH"] = os.pathsep.join(
+        [*kineto, *filter(None, [os.environ.get("CPLUS_INCLUDE_PATH")])]
+    )
     extension = CppExtension("torch_shark._C", written_sources(), extra_compile_args=flags)
     extension.include_dirs = [str(ROOT)]
     return extension

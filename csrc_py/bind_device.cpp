@@ -3,9 +3,9 @@
 #include "csrc_py/bindings.h"
 #include "dispatch/config.h"
 #include "dispatch/device/generator.h"
-#include "dispatch/device/pool.h"
 #include "dispatch/device/process.h"
 #include "dispatch/exec/executor.h"
+#include "dispatch/ops/share.h"
 #include "dispatch/window/recorder.h"
 
 namespace py = pybind11;
@@ -32,20 +32,9 @@ void init_device(py::module_& m) {
     config().pending_bytes = bytes;
   });
 
-  m.def("memory_stats", [] {
-    const CpuPoolStats stats = cpu_pool().stats();
-    py::dict result;
-    result["allocated"] = stats.live;
-    result["peak_allocated"] = stats.peak_live;
-    result["reserved"] = stats.reserved;
-    result["peak_reserved"] = stats.peak_reserved;
-    return result;
-  });
-  m.def("reset_peak_memory_stats", [] { cpu_pool().reset_peak_stats(); });
-  m.def("empty_cache", [] {
-    Recorder::instance().synchronize();
-    cpu_pool().empty_cache();
-  });
+  m.def("lend_to_native", &lend_to_native, "A CPU tensor over the memory of a shark tensor.");
+  m.def("borrow_from_native", &borrow_from_native,
+        "A shark tensor over the memory of a CPU tensor.");
 }
 
 }  // namespace torch_shark

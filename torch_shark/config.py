@@ -8,8 +8,10 @@ default.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Generic, TypeVar, cast, overload
 
@@ -25,6 +27,7 @@ Convert = Callable[[str, object], T]
 
 POLICIES = ("iree", "native")
 TARGETS = ("cpu",)
+BUILD_VARIABLES = {"TORCH_SHARK_WERROR"}  # setup.py reads them
 
 
 def to_policy(source: str, value: object) -> str:
@@ -169,6 +172,17 @@ class Config:
             raise AttributeError(f"[shark] no knob {name!r}; there are {', '.join(knobs())}.")
         super().__setattr__(name, value)
 
+    def __repr__(self) -> str:
+        """Each knob with its value and where that is from, one a line."""
+        rows = [f"{name} = {getattr(self, name)!s} ({self._source(name)})" for name in knobs()]
+        return "\n".join(["torch_shark.config", *(f"  {row}" for row in rows)])
+
+    def _source(self, name: str) -> str:
+        if name in self._assigned:
+            return "assigned"
+        variable = knobs()[name].variable
+        return variable if variable in os.environ else "default"
+
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` now and after each assignment; it reads the knobs that it needs."""
         self._listeners.append(listener)
@@ -198,6 +212,17 @@ class Config:
 def knobs() -> dict[str, Knob[object]]:
     """All knobs by name, in the order of the class."""
     return {name: knob for name, knob in vars(Config).items() if isinstance(knob, Knob)}
+
+
+def warn_of_unknown_variables() -> None:
+    """Warn of environment variables that are named like a knob and are none: a misspelling."""
+    known = {knob.variable for knob in knobs().values()} | BUILD_VARIABLES
+    for variable in sorted(os.environ.keys() - known):
+        if variable.startswith("TORCH_SHARK_"):
+            name = variable.removeprefix("TORCH_SHARK_").lower()
+            near = get_close_matches(name, knobs(), n=1)
+            meant = f"did you mean {knobs()[near[0]].variable}?" if near else "it changes nothing."
+            warnings.warn(f"[shark] no knob {variable}; {meant}", stacklevel=2)
 
 
 def knob_table() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,20 @@ import torch
 
 from torch_shark import _C
 from torch_shark.config import config
+from torch_shark.index import DeviceLike, as_device, current_device, device_count, index_of
+from torch_shark.memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+)
 from torch_shark.metrics import explain, metrics, reset_metrics
 
 __all__ = [
@@ -29,6 +43,7 @@ __all__ = [
     "default_stream",
     "device",
     "device_count",
+    "device_of",
     "empty_cache",
     "explain",
     "get_amp_supported_dtype",
@@ -36,17 +51,24 @@ __all__ = [
     "get_device_properties",
     "get_rng_state",
     "get_rng_state_all",
+    "init",
     "initial_seed",
     "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
     "max_memory_reserved",
+    "mem_get_info",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
     "metrics",
+    "reset_accumulated_memory_stats",
     "reset_metrics",
     "reset_peak_memory_stats",
     "seed",
@@ -58,9 +80,6 @@ __all__ = [
     "stream",
     "synchronize",
 ]
-
-# What PyTorch accepts where it wants a device.
-DeviceLike = torch.device | str | int | None
 
 default_generators: tuple[torch.Generator, ...] = (_C.default_generator(),)
 
@@ -78,6 +97,10 @@ def is_initialized() -> bool:
 _initialized = True
 
 
+def init() -> None:
+    """Set the device up; there is nothing to do."""
+
+
 def _lazy_init() -> None:
     """PyTorch calls this before first use; there is nothing to do."""
 
@@ -87,38 +110,9 @@ def _is_in_bad_fork() -> bool:
     return _C.in_forked_child()
 
 
-def device_count() -> int:
-    """The number of shark devices."""
-    return 1
-
-
-def current_device() -> int:
-    """The index of the current device."""
-    return 0
-
-
-def _index(device: DeviceLike) -> int:
-    """The index of a device of ours.
-
-    Raises:
-        ValueError: it is a device of another type.
-        RuntimeError: there is no device of this index.
-    """
-    if device is None:
-        return current_device()
-    if not isinstance(device, int):
-        device = torch.device(device)
-        if device.type != "shark":
-            raise ValueError(f"Expected a shark device, but got: {device}")
-        device = current_device() if device.index is None else device.index
-    if not -1 <= device < device_count():
-        raise RuntimeError(f"[shark] expected a device index below {device_count()}, got {device}")
-    return max(device, 0)
-
-
 def set_device(device: DeviceLike) -> None:
     """Make a device the current one."""
-    _index(device)
+    index_of(device)
 
 
 class device:  # noqa: N801 (named as torch.cuda.device is)
@@ -129,13 +123,24 @@ class device:  # noqa: N801 (named as torch.cuda.device is)
     """
 
     def __init__(self, device: DeviceLike) -> None:
-        self.idx = _index(device)
+        self.idx = index_of(device)
 
     def __enter__(self) -> None:
         """Switch; there is only one device so far."""
 
     def __exit__(self, *exception: object) -> None:
         """Switch back."""
+
+
+class device_of(device):  # noqa: N801 (named as torch.cuda.device_of is)
+    """Context manager that makes the device of a tensor the current one.
+
+    Args:
+        obj: a tensor or a storage; one on another device changes nothing.
+    """
+
+    def __init__(self, obj: torch.Tensor | torch.UntypedStorage) -> None:
+        super().__init__(obj.device if obj.device.type == "shark" else None)
 
 
 def synchronize(device: DeviceLike = None) -> None:
@@ -145,13 +150,13 @@ def synchronize(device: DeviceLike = None) -> None:
         Exception: the first error of an operator that was recorded earlier; the device stays
             usable, and tensors that the operator would have written in place keep their content.
     """
-    _index(device)
+    index_of(device)
     _C.synchronize()
 
 
 def get_device_name(device: DeviceLike = None) -> str:
     """What the device is laid over, for people."""
-    _index(device)
+    index_of(device)
     return f"shark over {platform.processor() or platform.machine()} CPU"
 
 
@@ -178,16 +183,21 @@ def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
     return DeviceProperties(get_device_name(device), config.target, total, torch.get_num_threads())
 
 
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether there is bfloat16; the CPU always has it."""
+    return True
+
+
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """The dtypes that ``torch.autocast("shark")`` takes: none yet, which it warns of."""
-    return []
+    """The dtypes that ``torch.autocast("shark")`` takes."""
+    return [torch.float16, torch.bfloat16]
 
 
 # Random numbers. The generator wraps the native device's own, so a seed gives the CPU's numbers.
 
 
 def _generator(device: DeviceLike) -> torch.Generator:
-    return default_generators[_index(device)]
+    return default_generators[index_of(device)]
 
 
 def manual_seed(seed: int) -> None:
@@ -252,7 +262,7 @@ class Stream(torch.Stream):
         """Make the stream on a device of ours."""
         if kwargs:  # the ids of a stream that exists
             return super().__new__(cls, **kwargs)
-        where = torch.device("shark", _index(device))
+        where = as_device(device)
         return super().__new__(cls, device=where, priority=priority)
 
 
@@ -272,12 +282,12 @@ class Event(torch.Event):
 
 def current_stream(device: DeviceLike = None) -> torch.Stream:
     """The stream that work goes to."""
-    return torch.accelerator.current_stream(torch.device("shark", _index(device)))
+    return torch.accelerator.current_stream(as_device(device))
 
 
 def default_stream(device: DeviceLike = None) -> torch.Stream:
     """The stream that work goes to unless another is set."""
-    return torch.Stream(stream_id=0, device_index=_index(device), device_type=_DEVICE_TYPE)
+    return torch.Stream(stream_id=0, device_index=index_of(device), device_type=_DEVICE_TYPE)
 
 
 _DEVICE_TYPE = torch._C._autograd.DeviceType.PrivateUse1.value
@@ -288,50 +298,11 @@ def set_stream(stream: torch.Stream) -> None:
     torch.accelerator.set_stream(stream)
 
 
-def stream(stream: torch.Stream) -> AbstractContextManager[torch.Stream]:
-    """Context manager that makes a stream the current one."""
-    return stream
+def stream(stream: torch.Stream | None) -> AbstractContextManager[torch.Stream | None]:
+    """Context manager that makes a stream the current one; None changes nothing."""
+    return nullcontext() if stream is None else stream
 
 
-# Memory, in bytes.
-
-
-def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """Bytes allocated and reserved, with their peaks since `reset_peak_memory_stats`."""
-    _index(device)
-    return _C.memory_stats()
-
-
-def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes that tensors of the device occupy now."""
-    synchronize(device)
-    return memory_stats(device)["allocated"]
-
-
-def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The highest `memory_allocated` since `reset_peak_memory_stats`, temporaries included."""
-    synchronize(device)
-    return memory_stats(device)["peak_allocated"]
-
-
-def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes taken from the system: allocated ones and those kept for reuse."""
-    synchronize(device)
-    return memory_stats(device)["reserved"]
-
-
-def max_memory_reserved(device: DeviceLike = None) -> int:
-    """The highest `memory_reserved` since `reset_peak_memory_stats`."""
-    synchronize(device)
-    return memory_stats(device)["peak_reserved"]
-
-
-def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Begin to look for peaks anew."""
-    synchronize(device)
-    _C.reset_peak_memory_stats()
-
-
-def empty_cache() -> None:
-    """Give memory that is kept for reuse back to the system."""
-    _C.empty_cache()
+def is_current_stream_capturing() -> bool:
+    """Whether work is captured into a graph; the device has no such graphs."""
+    return False

@@ -119,3 +119,14 @@ class ExecutableLoadError(SharkError, RuntimeError):
             f"{self.origin}; if that is a file of the cache, delete it and run again.\n"
             f"{self.reason}"
         )
+
+
+class SharedMemoryError(SharkError, RuntimeError):
+    """A tensor of the device was to be put where other processes can write it."""
+
+    def __str__(self) -> str:
+        return (
+            "[shark] expected a CPU tensor to be moved to shared memory, got one on a shark "
+            "device, whose memory belongs to one process. A tensor that is sent to another "
+            "process arrives there as a copy; to share one, use a CPU tensor."
+        )

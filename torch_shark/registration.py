@@ -16,8 +16,9 @@ from torch.utils.backend_registration import (
     rename_privateuse1_backend,
 )
 
-from torch_shark import _C, compiler, device
-from torch_shark.config import config, knobs
+from torch_shark import _C, compiler, device, sharing
+from torch_shark.config import config, knobs, warn_of_unknown_variables
+from torch_shark.integrations import safetensors
 
 
 def register() -> None:
@@ -26,9 +27,12 @@ def register() -> None:
     torch._register_device_module("shark", device)  # type: ignore[no-untyped-call]
     generate_methods_for_privateuse1_backend(for_storage=True)
     register_optimizer_step_post_hook(lambda *_: _C.flush_optimizer())
+    sharing.register()
+    safetensors.register()
     _print_from_host()
     _settle_before_settings()
     _C.set_planner(compiler.liftable, compiler.plan)
+    warn_of_unknown_variables()
     config.on_change(_apply_config)
     atexit.register(_shut_down)
 

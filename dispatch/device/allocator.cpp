@@ -1,6 +1,10 @@
 #include "dispatch/device/allocator.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
 
 #include "dispatch/device/pool.h"
 #include "dispatch/device/process.h"
@@ -11,6 +15,18 @@ namespace torch_shark {
 namespace {
 
 using c10::CachingDeviceAllocator::DeviceStats;
+
+// Bytes that the system could give to a process now, by Linux's own estimate.
+size_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name, unit; file >> name; std::getline(file, unit)) {
+    size_t kibibytes = 0;
+    if (name == "MemAvailable:" && file >> kibibytes) {
+      return kibibytes << 10;
+    }
+  }
+  return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
 
 class SharkAllocator final : public c10::DeviceAllocator {
  public:
@@ -37,6 +53,12 @@ class SharkAllocator final : public c10::DeviceAllocator {
   // One in-order queue serves all streams, so memory needs no per-stream tracking.
   void recordStream(const c10::DataPtr& /*ptr*/, c10::Stream /*stream*/) override {}
 
+  // Free and total bytes. Virtual from torch 2.12 on; harmless before.
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex /*device*/) {
+    const size_t total = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+    return {available_bytes(), total};
+  }
+
   DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override {
     const CpuPoolStats pool = cpu_pool().stats();
     DeviceStats stats;
@@ -49,6 +71,8 @@ class SharkAllocator final : public c10::DeviceAllocator {
     reserved.peak = static_cast<int64_t>(pool.peak_reserved);
     stats.active_bytes[kAggregate] = allocated;
     stats.requested_bytes[kAggregate] = allocated;
+    stats.allocation[kAggregate].allocated = static_cast<int64_t>(pool.allocations);
+    stats.num_device_alloc = static_cast<int64_t>(pool.allocations - pool.reuses);
     return stats;
   }
 

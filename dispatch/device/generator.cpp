@@ -43,8 +43,11 @@ class SharkGenerator final : public c10::GeneratorImpl {
     set_current_seed(seed);
     return seed;
   }
-  void set_offset(uint64_t offset) override { settled().set_offset(offset); }
-  uint64_t get_offset() const override { return settled().get_offset(); }
+  // The native generator has no offset; pickling a generator asks for it and sets it again.
+  void set_offset(uint64_t offset) override {
+    TORCH_CHECK(offset == 0, "[shark] expected offset 0: the generator has none, got ", offset);
+  }
+  uint64_t get_offset() const override { return 0; }
   void set_state(const c10::TensorImpl& state) override {
     settled().unsafeGetGeneratorImpl()->set_state(state);
     seed_ = native_.current_seed();

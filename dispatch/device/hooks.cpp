@@ -36,7 +36,9 @@ class SharkHooks final : public at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(c10::DeviceIndex /*device*/) const override {
     return default_generator();
   }
-  at::Generator getNewGenerator(c10::DeviceIndex /*device*/) const override {
+  at::Generator getNewGenerator(c10::DeviceIndex device) const override {
+    TORCH_CHECK(device <= 0, "[shark] expected a device index below ", int{deviceCount()}, ", got ",
+                int{device});
     return new_generator();
   }
 

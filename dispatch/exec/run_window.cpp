@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <iostream>
 #include <sstream>
 #include <unordered_map>
@@ -9,8 +10,10 @@
 
 #include "dispatch/config.h"
 #include "dispatch/device/native_device.h"
+#include "dispatch/device/pool.h"
 #include "dispatch/exec/check_indices.h"
 #include "dispatch/exec/plan.h"
+#include "dispatch/exec/profile.h"
 #include "dispatch/exec/replay.h"
 #include "dispatch/metrics.h"
 
@@ -25,9 +28,29 @@ std::unordered_map<c10::intrusive_ptr<DeviceStorage>, Failure>& stale() {
   return *storages;
 }
 
+// Memory that came from elsewhere may lie where executables cannot read it.
+c10::intrusive_ptr<NativeBuffer> aligned(const c10::intrusive_ptr<NativeBuffer>& buffer) {
+  const c10::Storage& memory = buffer->storage;
+  if (reinterpret_cast<uintptr_t>(memory.data()) % CpuPool::kAlignment == 0) {
+    return buffer;
+  }
+  auto copy = c10::make_intrusive<NativeBuffer>(allocate_native(memory.nbytes()));
+  std::memcpy(copy->storage.mutable_data(), memory.data(), memory.nbytes());
+  return copy;
+}
+
+// A region's result becomes the memory of its storage, unless someone else uses the old memory too.
+void give(DeviceStorage& storage, c10::intrusive_ptr<NativeBuffer> result) {
+  if (storage.buffer && storage.buffer->storage.use_count() > 1) {
+    std::memcpy(storage.buffer->storage.mutable_data(), result->storage.data(), storage.nbytes);
+  } else {
+    storage.buffer = std::move(result);
+  }
+}
+
 class WindowRun {
  public:
-  explicit WindowRun(Window& window) : window_(window) {}
+  explicit WindowRun(Window& window) : window_(window), origins_(window) {}
 
   std::exception_ptr run() {
     std::shared_ptr<const Plan> plan = choose_plan();
@@ -49,6 +72,7 @@ class WindowRun {
         window_.entries.empty()) {
       return nullptr;
     }
+    const StepSpan span(StepSpan::Kind::host, 0, [] { return "shark::plan"; });
     try {
       return find_plan(window_);
     } catch (const std::exception& e) {
@@ -65,6 +89,8 @@ class WindowRun {
     if (Failure failure = failure_of_operands(entry)) {
       fail(entry, failure);
     } else {
+      const StepSpan span(StepSpan::Kind::device, origins_.of(entry),
+                          [&] { return entry.op->name; });
       attempt(entry, [&] { replay(entry); });
     }
     entry.release();
@@ -109,10 +135,11 @@ class WindowRun {
 
   // Returns whether it ran. If not, nothing has changed: its results come in fresh buffers.
   bool run_region(const RegionStep& step) {
+    const StepSpan span(StepSpan::Kind::device, 0, [&] { return region_name(step); });
     std::vector<c10::intrusive_ptr<NativeBuffer>> inputs;
     for (uint32_t number : step.inputs) {
       storage(number).native();
-      inputs.push_back(storage(number).buffer);
+      inputs.push_back(aligned(storage(number).buffer));
     }
     std::vector<c10::intrusive_ptr<NativeBuffer>> outputs;
     for (uint32_t number : step.outputs) {
@@ -130,12 +157,24 @@ class WindowRun {
       return false;
     }
     for (size_t i = 0; i < step.outputs.size(); ++i) {
-      storage(step.outputs[i]).buffer = std::move(outputs[i]);
+      give(storage(step.outputs[i]), std::move(outputs[i]));
     }
     return true;
   }
 
   DeviceStorage& storage(uint32_t number) { return *window_.storages[number].storage; }
+
+  // Its operators, so far as they fit into a line.
+  std::string region_name(const RegionStep& step) const {
+    constexpr size_t kNamed = 3;
+    std::string name = "shark::region(";
+    for (size_t i = 0; i < std::min(kNamed, step.entries.size()); ++i) {
+      name += (i == 0 ? "" : ", ") + window_.entries[step.entries[i]].op->name;
+    }
+    return name + (step.entries.size() > kNamed
+                       ? c10::str(", and ", step.entries.size() - kNamed, " more)")
+                       : ")");
+  }
 
   c10::Scalar scalar_at(const ScalarSlot& slot) const {
     const Entry& entry = window_.entries[slot.entry];
@@ -205,6 +244,7 @@ class WindowRun {
   }
 
   Window& window_;
+  WindowOrigins origins_;
   std::unordered_set<uint32_t> refused_;  // entries with an index out of range
   std::exception_ptr error_;
 };

@@ -1,6 +1,7 @@
 #include "dispatch/ops/run_now.h"
 
 #include "dispatch/device/native_device.h"
+#include "dispatch/exec/profile.h"
 #include "dispatch/exec/replay.h"
 #include "dispatch/exec/run_window.h"
 #include "dispatch/ops/resize.h"
@@ -86,6 +87,7 @@ void run_now(OpInfo& op, torch::jit::Stack& stack, FlushReason reason) {
         check_readable(*ref.storage);
       }
     }
+    const StepSpan span(StepSpan::Kind::device, current_origin(), [&] { return op.name; });
     ReplayScope scope;
     results = bind_arguments(entry);
     const torch::jit::Stack natives = op.writes ? results : torch::jit::Stack();

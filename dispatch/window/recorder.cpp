@@ -2,6 +2,7 @@
 
 #include "dispatch/config.h"
 #include "dispatch/exec/executor.h"
+#include "dispatch/exec/profile.h"
 #include "dispatch/window/hash.h"
 
 namespace torch_shark {
@@ -72,6 +73,9 @@ void Recorder::append(Entry& entry) {
   }
   mark_written(entry.results);
   metrics().recorded.fetch_add(1, std::memory_order_relaxed);
+  if (profiling()) {
+    note_recorded(*window_);
+  }
   due_ = is_due(entry);
 }
 

@@ -1,10 +1,11 @@
 """The knobs: where a value comes from, what is refused, who is told."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from torch_shark.config import Config, knob_table
+from torch_shark.config import Config, knob_table, knobs, warn_of_unknown_variables
 from torch_shark.errors import ConfigError, UnknownTargetError
 
 README = Path(__file__).parents[2] / "README.md"
@@ -101,3 +102,35 @@ def test_scope_restores_after_a_wrong_value(config):
 def test_readme_has_the_table_of_knobs():
     table = README.read_text().split("`make knobs` -->\n")[1].split("\n<!-- end of knobs")[0]
     assert table == knob_table(), "copy the output of `make knobs` into README.md"
+
+
+def test_repr_says_what_each_knob_is_and_why(config, monkeypatch):
+    monkeypatch.setenv("TORCH_SHARK_DEBUG", "2")
+    config.policy = "native"
+    lines = repr(config).splitlines()
+    assert lines[0] == "torch_shark.config"
+    assert "  policy = native (assigned)" in lines
+    assert "  debug = 2 (TORCH_SHARK_DEBUG)" in lines
+    assert "  target = cpu (default)" in lines
+    assert len(lines) == 1 + len(knobs())
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("TORCH_SHARK_POLCY", "did you mean TORCH_SHARK_POLICY?"),
+        ("TORCH_SHARK_CACHEDIR", "did you mean TORCH_SHARK_CACHE_DIR?"),
+        ("TORCH_SHARK_FISH", "it changes nothing."),
+    ],
+)
+def test_misspelled_variable_is_told(monkeypatch, variable, said):
+    monkeypatch.setenv(variable, "native")
+    with pytest.warns(UserWarning, match=f"no knob {variable}; {re.escape(said)}"):
+        warn_of_unknown_variables()
+
+
+def test_known_variables_are_not_warned_of(monkeypatch):
+    for knob in knobs().values():
+        monkeypatch.setenv(knob.variable, "1")
+    monkeypatch.setenv("TORCH_SHARK_WERROR", "1")
+    warn_of_unknown_variables()

@@ -1,0 +1,1 @@
+"""What other frameworks need to be told of the device; each module is imported by who wants it."""

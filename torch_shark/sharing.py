@@ -1,0 +1,115 @@
+"""Tensors of the device outside of it: DLPack, and other processes.
+
+DLPack shares memory. The device's memory is the CPU's, and so it says: NumPy and whoever else
+reads CPU memory sees a tensor without a copy, and ``torch.from_dlpack(array, device="shark")`` is a
+tensor over the array. Either side sees what the other one wrote once the device is synchronized;
+exporting a tensor synchronizes.
+
+Processes get copies: the memory of the device belongs to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+import torch.multiprocessing
+import torch.utils.dlpack
+from torch.overrides import has_torch_function_unary
+
+from torch_shark import _C
+from torch_shark.errors import SharedMemoryError
+from torch_shark.index import index_of
+
+
+def register() -> None:
+    """Teach PyTorch both."""
+    tensor: Any = torch.Tensor  # methods are replaced, which mypy minds
+    tensor.__dlpack__ = _exporting(tensor.__dlpack__)
+    tensor.__dlpack_device__ = _naming_device(tensor.__dlpack_device__)
+    for module in (torch, torch.utils.dlpack):
+        setattr(module, "from_dlpack", _importing(torch.utils.dlpack.from_dlpack))  # noqa: B010
+        setattr(module, "to_dlpack", _lending(torch._C._to_dlpack))  # noqa: B010
+    storage: Any = torch.UntypedStorage
+    storage.share_memory_ = _refusing(storage.share_memory_)
+    ForkingPickler.register(torch.UntypedStorage, _send_storage)
+
+
+def _is_ours(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "shark" and not has_torch_function_unary(tensor)
+
+
+def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def export(self: torch.Tensor, *, stream: Any = -1, **options: Any) -> Any:
+        if not _is_ours(self):
+            return original(self, stream=stream, **options)
+        if self.requires_grad:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        # All is done by now, so a stream of the consumer's has nothing to wait for.
+        waiting = None if isinstance(stream, int) else stream
+        return original(_C.lend_to_native(self), stream=waiting, **options)
+
+    return export
+
+
+def _naming_device(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def device_of_memory(self: torch.Tensor) -> Any:
+        if not _is_ours(self):
+            return original(self)
+        return torch.utils.dlpack.DLDeviceType.kDLCPU, 0
+
+    return device_of_memory
+
+
+def _lending(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def to_dlpack(tensor: torch.Tensor) -> Any:
+        return original(_C.lend_to_native(tensor) if _is_ours(tensor) else tensor)
+
+    return to_dlpack
+
+
+def _importing(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @wraps(original)
+    def from_dlpack(
+        ext_tensor: Any, *, device: torch.device | str | None = None, copy: bool | None = None
+    ) -> torch.Tensor:
+        wanted = None if device is None else torch.device(device).type
+        if isinstance(ext_tensor, torch.Tensor) and _is_ours(ext_tensor):
+            if wanted in (None, "shark"):
+                return ext_tensor.detach().clone() if copy else ext_tensor.detach()
+        elif wanted == "shark" and hasattr(ext_tensor, "__dlpack__"):
+            index_of(device)
+            return _C.borrow_from_native(original(ext_tensor, device="cpu", copy=copy))
+        return original(ext_tensor, device=device, copy=copy)
+
+    return from_dlpack
+
+
+def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def share_memory_(self: torch.UntypedStorage, *args: Any, **options: Any) -> Any:
+        if self.device.type == "shark":
+            raise SharedMemoryError()
+        return original(self, *args, **options)
+
+    return share_memory_
+
+
+def _send_storage(storage: Any) -> Any:
+    if storage.device.type == "shark":
+        return _receive_storage, (storage.cpu(),)
+    return _reduce_storage(storage)
+
+
+def _receive_storage(storage: Any) -> Any:
+    return storage.shark()
+
+
+# Untyped in torch, as are the storages that these two are given.
+_reduce_storage: Any = torch.multiprocessing.reductions.reduce_storage
