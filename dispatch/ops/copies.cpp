@@ -12,6 +12,7 @@
 #include "dispatch/exec/run_window.h"
 #include "dispatch/ops/read.h"
 #include "dispatch/ops/resize.h"
+#include "dispatch/window/bounds.h"
 #include "dispatch/window/recorder.h"
 
 namespace torch_shark {
@@ -22,6 +23,7 @@ bool on_shark(const at::Tensor& tensor) { return tensor.device().type() == kShar
 at::Tensor native_over(const at::Tensor& tensor) {
   DeviceStorage& storage = device_storage(tensor);
   check_readable(storage);
+  check_bounds(tensor, storage);
   at::Tensor native = native_tensor(storage.native().storage, tensor.sizes(), tensor.strides(),
                                     tensor.storage_offset(), tensor.scalar_type());
   native._set_conj(tensor.is_conj());
@@ -81,10 +83,18 @@ void copy_within(const at::Tensor& self, const at::Tensor& src) {
   Recorder::instance().record(op, args, {});
 }
 
+// Then there is nothing to copy, nor anything to check.
+bool is_same_data(const at::Tensor& self, const at::Tensor& src) {
+  return self.is_alias_of(src) && self.storage_offset() == src.storage_offset() &&
+         self.sizes() == src.sizes() && self.strides() == src.strides() &&
+         self.scalar_type() == src.scalar_type() && self.is_conj() == src.is_conj() &&
+         self.is_neg() == src.is_neg();
+}
+
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   TORCH_CHECK(self.defined(), "self is undefined");
   TORCH_CHECK(src.defined(), "src is undefined");
-  if (self.is_same(src)) {
+  if (is_same_data(self, src)) {
     return self;
   }
   TORCH_CHECK(!self._is_zerotensor(),

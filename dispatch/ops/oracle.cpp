@@ -5,6 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "dispatch/ops/aliasing.h"
+
 namespace torch_shark {
 namespace {
 
@@ -73,6 +75,13 @@ std::optional<Geometry> geometry_if_defined(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(geometry_of(tensor)) : std::nullopt;
 }
 
+std::optional<Inferred::Result> result_if_defined(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return std::nullopt;
+  }
+  return Inferred::Result{geometry_of(tensor), tensor.is_conj(), tensor.is_neg()};
+}
+
 }  // namespace
 
 Hash128 metadata_key(const OpInfo& op, const torch::jit::Stack& args) {
@@ -81,6 +90,9 @@ Hash128 metadata_key(const OpInfo& op, const torch::jit::Stack& args) {
   key.add(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   for (const c10::IValue& value : args) {
     add(key, op, value);
+  }
+  if (op.writes) {
+    add_aliasing(key, op, args);
   }
   return key;
 }
@@ -118,10 +130,10 @@ std::shared_ptr<const Inferred> remember(const Hash128& key, const OpInfo& op,
       const auto list = results[i].toTensorVector();
       inferred->list_lengths.push_back(list.size());
       for (const at::Tensor& element : list) {
-        inferred->results.push_back(geometry_if_defined(element));
+        inferred->results.push_back(result_if_defined(element));
       }
     } else {
-      inferred->results.push_back(geometry_if_defined(results[i].toTensor()));
+      inferred->results.push_back(result_if_defined(results[i].toTensor()));
     }
   }
   Memory& all = memory();

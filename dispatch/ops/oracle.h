@@ -14,8 +14,13 @@ namespace torch_shark {
 // What one call of an operator, or its structured meta, gave: for all calls with arguments of the
 // same metadata.
 struct Inferred {
+  struct Result {
+    Geometry geometry;
+    bool conj;
+    bool neg;
+  };
   // Fresh results, lists flattened; nullopt for an undefined tensor.
-  std::vector<std::optional<Geometry>> results;
+  std::vector<std::optional<Result>> results;
   // How many tensors each list result has, in order.
   std::vector<size_t> list_lengths;
   // Geometries, after the call, of the tensors that it writes to: `out=` may be resized.

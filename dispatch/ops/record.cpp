@@ -1,5 +1,6 @@
 #include "dispatch/ops/record.h"
 
+#include <ATen/Dispatch_v2.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 
@@ -7,6 +8,7 @@
 
 #include "dispatch/device/generator.h"
 #include "dispatch/device/native_device.h"
+#include "dispatch/ops/aliasing.h"
 #include "dispatch/ops/oracle.h"
 #include "dispatch/ops/run_now.h"
 #include "dispatch/ops/trial.h"
@@ -116,17 +118,56 @@ bool size_depends_on_data(const OpInfo& op, const Stack& args) {
   return (&op == &index || &op == &index_out || &op == &unsafe_index) && has_mask_index(args);
 }
 
+// The `out` tensors of a call as they are before it, since whoever infers its results resizes them.
+class OutGeometries {
+ public:
+  OutGeometries(const OpInfo& op, const Stack& args) {
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (op.args[i].written && !op.args[i].in_place && args[i].isTensor()) {
+        const at::Tensor& out = args[i].toTensor();
+        before_.push_back({out, at::DimVector(out.sizes()), at::DimVector(out.strides())});
+      }
+    }
+  }
+
+  bool changed() const {
+    return std::any_of(before_.begin(), before_.end(), [](const Before& each) {
+      return each.out.sizes() != c10::IntArrayRef(each.sizes) ||
+             each.out.strides() != c10::IntArrayRef(each.strides);
+    });
+  }
+
+  void restore() const {
+    for (const Before& each : before_) {
+      each.out.unsafeGetTensorImpl()->set_sizes_and_strides(each.sizes, each.strides,
+                                                            each.out.storage_offset());
+    }
+  }
+
+ private:
+  struct Before {
+    at::Tensor out;
+    at::DimVector sizes;
+    at::DimVector strides;
+  };
+  c10::SmallVector<Before, 2> before_;
+};
+
 // PyTorch's own shape and dtype rules, with their checks, called directly. Leaves the results, on
-// the meta device, in `metas`. Nothing if the call is wrong: the oracle then lets the native device
-// say so in its own words.
+// the meta device, in `metas`. Nothing if the call is wrong, or reads what it is about to resize:
+// the native device then runs it at once, and says what is wrong in its own words.
 bool infer_structured(const OpInfo& op, const Stack& args, Stack& metas) {
   metas = args;
+  const OutGeometries outs(op, args);
   try {
     op.structured_meta->callBoxed(op.handle, c10::DispatchKeySet(), &metas);
-    return kernel_takes(op, args);
+    if (kernel_takes(op, args) && !(outs.changed() && reads_its_out(op, args))) {
+      return true;
+    }
   } catch (const c10::Error&) {
-    return false;
   }
+  outs.restore();
+  return false;
 }
 
 bool infer_by_shape(const OpInfo& op, const Stack& args, Results& results) {
@@ -140,11 +181,17 @@ bool infer_by_shape(const OpInfo& op, const Stack& args, Results& results) {
   return true;
 }
 
+at::Tensor make_result(const Inferred::Result& result) {
+  at::Tensor tensor =
+      make_device_tensor(result.geometry.sizes, result.geometry.strides, result.geometry.dtype);
+  tensor._set_conj(result.conj);
+  tensor._set_neg(result.neg);
+  return tensor;
+}
+
 void apply(const OpInfo& op, const Inferred& inferred, const Stack& args, Results& results) {
-  for (const auto& geometry : inferred.results) {
-    results.push_back(geometry
-                          ? make_device_tensor(geometry->sizes, geometry->strides, geometry->dtype)
-                          : at::Tensor());
+  for (const auto& result : inferred.results) {
+    results.push_back(result ? make_result(*result) : at::Tensor());
   }
   auto settled = inferred.arguments.begin();
   for_each_written(op, args, [&](const at::Tensor& out) {
@@ -204,20 +251,50 @@ std::shared_ptr<const Inferred> infer_from_metadata(const OpInfo& op, const Hash
   return known;
 }
 
+bool resizes_out(const OpInfo& op, const Inferred& inferred, const Stack& args) {
+  bool resizes = false;
+  auto settled = inferred.arguments.begin();
+  for_each_written(op, args, [&](const at::Tensor& out) {
+    const std::optional<Geometry>& geometry = *settled++;
+    resizes |= geometry && (out.sizes() != c10::IntArrayRef(geometry->sizes) ||
+                            out.strides() != c10::IntArrayRef(geometry->strides));
+  });
+  return resizes;
+}
+
+// A number that the tensor's dtype cannot hold: whether that is an error is for the kernel to say.
+bool has_number_out_of_range(const Stack& args) {
+  if (args.empty() || !args[0].isTensor() || !args[0].toTensor().defined()) {
+    return false;
+  }
+  const c10::ScalarType dtype = args[0].toTensor().scalar_type();
+  if (dtype == at::kLong || dtype == at::kDouble || dtype == at::kBool ||
+      c10::isComplexType(dtype)) {
+    return false;
+  }
+  return std::any_of(args.begin(), args.end(), [dtype](const c10::IValue& value) {
+    if (!value.isDouble() && !value.isInt()) {
+      return false;
+    }
+    const c10::Scalar number = value.toScalar();
+    return AT_DISPATCH_V2(dtype, "shark", AT_WRAP([&] {
+                            // Negative integers wrap around in unsigned dtypes.
+                            return number.isFloatingPoint()
+                                       ? c10::overflows<scalar_t>(number.toDouble())
+                                       : c10::overflows<scalar_t>(number.toLong());
+                          }),
+                          AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_FLOAT8_TYPES),
+                          AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kHalf, at::kBFloat16);
+  });
+}
+
 // An operator that writes its arguments: what is wrong with a call can depend on which tensors
 // share memory, so a structured meta checks each.
 bool checks_each_call(const OpInfo& op) { return op.writes && op.structured_meta != nullptr; }
 
-}  // namespace
-
-void record_operator(OpInfo& op, Stack& stack) {
-  Stack args = take_arguments(stack, op.args.size());
-  place_arguments(op, args);
-  if (op.counts_versions) {
-    for_each_written(
-        op, args, [](const at::Tensor& written) { written.unsafeGetTensorImpl()->bump_version(); });
-  }
-  if (op.sync || size_depends_on_data(op, args)) {
+// Records the call, or runs it at once where its result cannot be foretold.
+void record_call(OpInfo& op, Stack& args, Stack& stack) {
+  if (op.sync || size_depends_on_data(op, args) || has_number_out_of_range(args)) {
     run_at_once(op, args, stack, FlushReason::sync);
     return;
   }
@@ -228,8 +305,11 @@ void record_operator(OpInfo& op, Stack& stack) {
     finish(op, args, results, {}, stack);
     return;
   }
+  // What is read and then resized, as addbmm_ and `out` may be, must not be resized beforehand.
+  const bool keeps_out = op.writes && reads_its_out(op, args);
   const Hash128 key = metadata_key(op, args);
-  if (const auto known = infer_from_metadata(op, key, args)) {
+  const auto known = infer_from_metadata(op, key, args);
+  if (known && !(keeps_out && resizes_out(op, *known, args))) {
     apply(op, *known, args, results);
     finish(op, args, results, known->list_lengths, stack);
     return;
@@ -238,11 +318,25 @@ void record_operator(OpInfo& op, Stack& stack) {
   const Hash128 before = in_place_key(op, args);
   Stack outcome = args;
   run_now(op, outcome, FlushReason::oracle);
-  // What was read and then resized, as addbmm_ may do, must not be resized beforehand.
-  if (in_place_key(op, args) == before) {
+  if (!keeps_out && in_place_key(op, args) == before) {
     remember(key, op, args, outcome);
   }
   push_all(stack, outcome);
+}
+
+}  // namespace
+
+void record_operator(OpInfo& op, Stack& stack) {
+  Stack args = take_arguments(stack, op.args.size());
+  place_arguments(op, args);
+  if (!op.counts_versions) {
+    record_call(op, args, stack);
+    return;
+  }
+  Stack written = args;
+  record_call(op, args, stack);
+  for_each_written(op, written,
+                   [](const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); });
 }
 
 void record_fallback(const c10::OperatorHandle& handle, Stack* stack) {

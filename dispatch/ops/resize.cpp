@@ -61,6 +61,9 @@ const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
 at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, int64_t offset,
                                c10::IntArrayRef size, c10::IntArrayRef stride) {
   at::native::checkSetStorage(self, source, offset, size, stride);
+  if (stride.data() != nullptr) {  // raises where a stride is negative
+    at::detail::computeStorageNbytes(size, stride, self.itemsize(), offset);
+  }
   c10::TensorImpl& impl = *self.unsafeGetTensorImpl();
   if (stride.data() != nullptr) {
     impl.set_sizes_and_strides(size, stride, offset);

@@ -26,9 +26,11 @@ at::Tensor adopt_result(const OpInfo& op, const at::Tensor& native) {
     storage.adopt(memory);
   } else {
     storage.adopt(allocate_native(storage.nbytes));
-    native_tensor(storage.buffer->storage, native.sizes(), native.strides(), 0,
-                  native.scalar_type())
-        .copy_(native);
+    at::Tensor target = native_tensor(storage.buffer->storage, native.sizes(), native.strides(), 0,
+                                      native.scalar_type());
+    target._set_conj(native.is_conj());
+    target._set_neg(native.is_neg());
+    target.copy_(native);
   }
   storage.state.store(StorageState::written, std::memory_order_relaxed);
   tensor._set_conj(native.is_conj());
@@ -91,7 +93,12 @@ void run_now(OpInfo& op, torch::jit::Stack& stack, FlushReason reason) {
     ReplayScope scope;
     results = bind_arguments(entry);
     const torch::jit::Stack natives = op.writes ? results : torch::jit::Stack();
-    call_native(entry, results);
+    try {
+      call_native(entry, results);
+    } catch (...) {  // what it resized before it failed stays so, as on the native device
+      settle_arguments(op, stack, natives);
+      throw;
+    }
     if (op.writes) {
       settle_arguments(op, stack, natives);
     }

@@ -1,13 +1,17 @@
 #include "dispatch/ops/trial.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "dispatch/device/native_device.h"
 #include "dispatch/exec/replay.h"
+#include "dispatch/ops/aliasing.h"
 #include "dispatch/window/hash.h"
 
 namespace torch_shark {
@@ -23,57 +27,104 @@ Taken& taken() {
   return *instance;
 }
 
-uint64_t add_dtypes(uint64_t hash, const c10::IValue& value) {
+// What decides which kernel an operator asks, if any: dtypes, and for a tensor without elements its
+// sizes. With one element, too, it may have its result without a kernel.
+void add_kind(Hash128& hash, const c10::IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
-    return Hash128::mix(hash +
-                        (tensor.defined() ? 1 + static_cast<uint64_t>(tensor.scalar_type()) : 0));
-  }
-  if (value.isTensorList() || value.isOptionalTensorList()) {
+    if (!tensor.defined()) {
+      hash.add(0);
+      return;
+    }
+    const auto count = std::min<uint64_t>(tensor.numel(), 2);
+    hash.add(1 + static_cast<uint64_t>(tensor.scalar_type()) + 256 * count);
+    if (count == 0) {
+      for (int64_t size : tensor.sizes()) {
+        hash.add(size);
+      }
+    }
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
     for (const c10::IValue& element : value.toListRef()) {
-      hash = add_dtypes(hash, element);
+      add_kind(hash, element);
     }
+  } else {
+    // A scalar may carry a dtype of its own into the call.
+    hash.add(value.isDouble() + 2 * value.isComplexDouble());
   }
-  return hash;
 }
 
-// A scalar may carry a dtype of its own into the call.
-uint64_t dtypes_key(const OpInfo& op, const torch::jit::Stack& args) {
-  uint64_t hash = op.id;
+bool overlaps_itself(const OpInfo& op, const torch::jit::Stack& args) {
+  bool overlaps = false;
+  for_each_written(op, args, [&](const at::Tensor& written) {
+    overlaps |= written.defined() && at::has_internal_overlap(written) == at::MemOverlap::Yes;
+  });
+  return overlaps;
+}
+
+uint64_t trial_key(const OpInfo& op, const torch::jit::Stack& args) {
+  Hash128 hash;
+  hash.add(op.id);
   for (const c10::IValue& value : args) {
-    hash = Hash128::mix(add_dtypes(hash, value) + value.isDouble() + 2 * value.isComplexDouble());
+    add_kind(hash, value);
   }
-  return hash;
+  if (op.writes) {
+    hash.add(overlaps_itself(op, args));
+    add_aliasing(hash, op, args);
+  }
+  return hash.low();
 }
 
-c10::IValue zeros_like(const c10::IValue& value) {
-  if (value.isTensor()) {
-    const at::Tensor& tensor = value.toTensor();
-    if (!tensor.defined() || tensor.device().type() != kShark) {
-      return value;
+// Zeros in place of a call's tensors.
+class Zeros {
+ public:
+  // Tensors of one storage lie in one storage again if the call writes to some and reads others.
+  explicit Zeros(bool aliasing) : aliasing_(aliasing) {}
+
+  c10::IValue like(const c10::IValue& value) {
+    if (value.isTensor()) {
+      const at::Tensor& tensor = value.toTensor();
+      return tensor.defined() && tensor.device().type() == kShark ? like(tensor) : tensor;
     }
-    const auto options = at::TensorOptions(kNative).dtype(tensor.scalar_type());
-    // Laid out as the operand is: some kernels take that for granted and read past the end.
-    return at::empty_strided(tensor.sizes(), tensor.strides(), options).zero_();
-  }
-  if (value.isTensorList() || value.isOptionalTensorList()) {
-    auto list = value.toList().copy();
-    for (size_t i = 0; i < list.size(); ++i) {
-      list.set(i, zeros_like(list.get(i)));
+    if (value.isTensorList() || value.isOptionalTensorList()) {
+      auto list = value.toList().copy();
+      for (size_t i = 0; i < list.size(); ++i) {
+        list.set(i, like(list.get(i)));
+      }
+      return list;
     }
-    return list;
+    return value;
   }
-  return value;
-}
+
+ private:
+  // Laid out as the operand is: some kernels take that for granted and read past the end.
+  at::Tensor like(const at::Tensor& tensor) {
+    if (!aliasing_) {
+      const auto options = at::TensorOptions(kNative).dtype(tensor.scalar_type());
+      return at::empty_strided(tensor.sizes(), tensor.strides(), options).zero_();
+    }
+    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    at::Tensor& bytes = storages_[storage];
+    if (!bytes.defined()) {
+      bytes = at::zeros({static_cast<int64_t>(storage->nbytes())},
+                        at::TensorOptions(kNative).dtype(at::kByte));
+    }
+    return native_tensor(bytes.storage(), tensor.sizes(), tensor.strides(), tensor.storage_offset(),
+                         tensor.scalar_type());
+  }
+
+  bool aliasing_;
+  std::unordered_map<const c10::StorageImpl*, at::Tensor> storages_;
+};
 
 bool succeeds(const OpInfo& op, const torch::jit::Stack& args) {
   ReplayScope scope;
-  torch::jit::Stack zeros;
+  Zeros zeros(op.writes && writes_what_it_reads(op, args));
+  torch::jit::Stack stack;
   for (const c10::IValue& value : args) {
-    zeros.push_back(zeros_like(value));
+    stack.push_back(zeros.like(value));
   }
   try {
-    op.handle.redispatchBoxed(c10::DispatchKeySet(kNativeKey), &zeros);
+    op.handle.redispatchBoxed(c10::DispatchKeySet(kNativeKey), &stack);
     return true;
   } catch (const c10::Error&) {
     return false;
@@ -83,7 +134,7 @@ bool succeeds(const OpInfo& op, const torch::jit::Stack& args) {
 }  // namespace
 
 bool kernel_takes(const OpInfo& op, const torch::jit::Stack& args) {
-  const uint64_t key = dtypes_key(op, args);
+  const uint64_t key = trial_key(op, args);
   if (op.last_taken.load(std::memory_order_relaxed) == key) {
     return true;
   }

@@ -1,5 +1,7 @@
 #include "dispatch/window/window.h"
 
+#include "dispatch/window/bounds.h"
+
 namespace torch_shark {
 namespace {
 
@@ -38,7 +40,9 @@ void reference(TensorRef& ref, Bump& bump, const c10::IValue& value) {
   ref.dtype = tensor.scalar_type();
   ref.conj = tensor.is_conj();
   ref.neg = tensor.is_neg();
-  ref.storage = c10::intrusive_ptr<DeviceStorage>::reclaim_copy(&device_storage(tensor));
+  DeviceStorage& storage = device_storage(tensor);
+  check_bounds(tensor, storage);
+  ref.storage = c10::intrusive_ptr<DeviceStorage>::reclaim_copy(&storage);
 }
 
 }  // namespace
