@@ -85,7 +85,13 @@ void Recorder::record(OpInfo& op, std::span<const c10::IValue> args,
     std::lock_guard<std::mutex> lock(mutex_);
     cut_if_due();
     Entry& entry = window_->entries.emplace_back();
-    build_entry(entry, window_->bump, op, args, results);
+    try {
+      build_entry(entry, window_->bump, op, args, results);
+    } catch (...) {
+      entry.release();
+      window_->entries.pop_back();
+      throw;
+    }
     append(entry);
   }
   executor_.throttle();
