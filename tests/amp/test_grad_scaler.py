@@ -49,9 +49,16 @@ def test_steps_are_those_of_the_cpu(native, optimizer_type, form):
         assert torch.equal(one.cpu().nan_to_num(), other.nan_to_num())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_scaled_training_under_each_policy(run_both, dtype):
-    run_both(lambda d: scaled_training(d, torch.optim.Adam, dtype, unscale=True))
+@pytest.mark.slow
+def test_compiled_steps(compiled):
+    torch.manual_seed(0)
+    scales, norms, weights, state = scaled_training("cpu", torch.optim.SGD, unscale=True)
+    torch.manual_seed(0)
+    ours = scaled_training("shark", torch.optim.SGD, unscale=True)
+    assert (ours[0], ours[3]) == (scales, state)
+    for one, other in zip(ours[1] + ours[2], norms + weights, strict=True):
+        torch.testing.assert_close(one.cpu(), other, equal_nan=True)
+    assert torch.shark.metrics().regions > 0
 
 
 def test_scale_and_unscale():

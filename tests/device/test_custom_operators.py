@@ -119,7 +119,10 @@ def test_gradients_of_its_own(run_both, operator):
 
 @pytest.mark.parametrize("name", ["plain", "composite"])
 def test_library_with_kernels(run_both, name):
-    run_both(lambda d: getattr(torch.ops.shark_tests, name)(torch.arange(3.0, device=d)))
+    def program(d):
+        return getattr(torch.ops.shark_tests, name)(torch.arange(3.0).to(d))
+
+    run_both(program, compiled=name == "composite")
 
 
 def test_kernel_for_the_device_is_preferred(native):

@@ -27,6 +27,7 @@ def profiled(policy):
     """A profile of a program whose operators and regions are known already."""
     for _ in range(3):
         program()
+    torch.shark.reset_metrics()
     with profile(activities=BOTH) as profiler:
         program()
     return profiler

@@ -71,7 +71,7 @@ def test_strided_array(policy):
     assert array.tolist() == [[0, 1, 2, 3], [0, 5, 0, 7], [0, 9, 0, 11]]
 
 
-def test_memory_outlives_whoever_lent_it(policy):
+def test_memory_outlives_whoever_lent_it(native):
     array = np.from_dlpack(torch.arange(1000.0, device="shark") + 1)
     gc.collect()
     again = torch.arange(1000.0, device="shark") * 5  # would take the memory if it were free
@@ -175,7 +175,7 @@ def test_failed_tensor_is_not_exported(native):
         np.from_dlpack(bad)
 
 
-def test_gradients_flow_through_a_borrowed_tensor(policy):
+def test_gradients_flow_through_a_borrowed_tensor(native):
     array = np.ones((2, 2), dtype=np.float32)
     x = torch.from_dlpack(array, device="shark").requires_grad_()
     (x * 3).sum().backward()
