@@ -1,0 +1,71 @@
+"""One program on the CPU and on the device, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from torch_shark import config
+
+Program = Callable[[str], Any]
+SEED = 1234
+
+
+def outcome(program: Program, device: str) -> Any:
+    """What the program returns, begun with the same random numbers."""
+    torch.manual_seed(SEED)
+    return program(device)
+
+
+def compare(program: Program, policy: str) -> None:
+    """Run the program on both: natively twice, for first calls run at once, then compiled.
+
+    Natively all values are equal bit for bit and strides are equal; compiled ones are within the
+    tolerances of torch.testing.
+    """
+    expected = outcome(program, "cpu")
+    with config.scope(policy="native"):
+        for _ in range(2 if policy == "native" else 1):
+            same(outcome(program, "shark"), expected, exact=True)
+    if policy == "native":
+        return
+    with config.scope(policy=policy):
+        torch.shark.synchronize()
+        torch.shark.reset_metrics()
+        actual = outcome(program, "shark")
+        torch.shark.synchronize()
+        assert torch.shark.metrics().regions > 0, torch.shark.explain()
+        same(actual, expected, exact=False)
+
+
+def same(actual: Any, expected: Any, *, exact: bool, where: str = "result") -> None:
+    """Assert that a structure of tensors and plain values is what the CPU gave."""
+    if isinstance(expected, torch.Tensor):
+        assert isinstance(actual, torch.Tensor), f"{where}: {actual!r}"
+        if expected.is_nested or expected.layout != torch.strided:
+            raise TypeError(f"{where}: expected a strided tensor, got {expected.layout}")
+        assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), where
+        assert actual.requires_grad == expected.requires_grad, where
+        assert actual.stride() == expected.stride(), where
+        tolerance: dict[str, float] = {"rtol": 0, "atol": 0} if exact else {}
+        torch.testing.assert_close(
+            actual.detach().cpu(),
+            expected.detach(),
+            equal_nan=True,
+            msg=lambda text: f"{where}: {text}",
+            **tolerance,
+        )
+    elif isinstance(expected, Mapping):
+        assert list(actual) == list(expected), where
+        for key, value in expected.items():
+            same(actual[key], value, exact=exact, where=f"{where}[{key!r}]")
+    elif isinstance(expected, (list, tuple)):
+        assert isinstance(actual, type(expected)), f"{where}: {actual!r}"
+        assert len(actual) == len(expected), where
+        for i, (one, other) in enumerate(zip(actual, expected, strict=True)):
+            same(one, other, exact=exact, where=f"{where}[{i}]")
+    else:
+        assert type(actual) is type(expected), f"{where}: {actual!r}, expected {expected!r}"
+        assert actual == expected, where

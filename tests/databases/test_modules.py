@@ -1,0 +1,122 @@
+"""PyTorch's own list of modules, training and not, against the CPU."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from against_cpu import compare
+from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
+from torch.utils._pytree import tree_leaves, tree_map
+
+# Modules warn of settings that make them slow, or that will change, on every device.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def inputs_of(info: ModuleInfo, dtype: torch.dtype, training: bool) -> list[ModuleInput]:
+    torch.manual_seed(0)
+    return info.module_inputs_func(
+        info, device="cpu", dtype=dtype, requires_grad=True, training=training
+    )
+
+
+def each(dtypes: tuple[torch.dtype, ...]) -> Any:
+    return pytest.mark.parametrize(
+        ("info", "dtype", "training"),
+        [
+            pytest.param(
+                info,
+                dtype,
+                training,
+                id=f"{info.formatted_name}-{str(dtype)[6:]}-{'train' if training else 'eval'}",
+            )
+            for info in module_db
+            for dtype in dtypes
+            if dtype in info.dtypes
+            for training in ((True, False) if info.train_and_eval_differ else (True,))
+        ],
+    )
+
+
+def moved(value: Any, device: str) -> Any:
+    """Arguments in tensors of their own on the device."""
+
+    def move(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return copy.deepcopy(leaf)
+        placed = leaf.detach().clone().to(device)
+        return placed.requires_grad_() if leaf.requires_grad else placed
+
+    return tree_map(move, value)
+
+
+def gradients(results: list[torch.Tensor], inputs: list[torch.Tensor], **options: bool) -> Any:
+    """Gradients of the inputs, for results weighted by fixed numbers."""
+    results = [result for result in results if result.requires_grad]
+    if not results or not inputs:
+        return []
+    weights = [
+        torch.arange(1.0, result.numel() + 1).sin().reshape(result.shape).to(result)
+        for result in results
+    ]
+    return torch.autograd.grad(results, inputs, weights, allow_unused=True, **options)
+
+
+def second_gradients(first: list[torch.Tensor | None], inputs: list[torch.Tensor]) -> Any:
+    """Gradients of gradients; the error where some operator's gradient has none."""
+    try:
+        return gradients([leaf for leaf in first if leaf is not None], inputs)
+    except RuntimeError as error:
+        return str(error)
+
+
+def computed(
+    info: ModuleInfo, given: ModuleInput, dtype: torch.dtype, training: bool, device: str
+) -> dict[str, Any]:
+    """A call of the module, its gradients, their gradients, and the state that it leaves."""
+    made = moved((given.constructor_input.args, given.constructor_input.kwargs), device)
+    module = info.module_cls(*made[0], **made[1]).to(device, dtype).train(training)
+    args, kwargs = moved((given.forward_input.args, given.forward_input.kwargs), device)
+    output = module(*args, **kwargs)
+    results = [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    leaves = [*tree_leaves((args, kwargs)), *module.parameters()]
+    inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    first = gradients(results, inputs, create_graph=True)
+    return {
+        "output": output,
+        "gradients": first,
+        "second gradients": second_gradients(first, inputs),
+        "arguments": (args, kwargs),
+        "state": dict(module.state_dict()),
+    }
+
+
+def check(
+    info: ModuleInfo, dtype: torch.dtype, training: bool, policy: str, given: list[ModuleInput]
+) -> None:
+    for one in given:
+        if one.forward_input is not None:
+            compare(lambda device, one=one: computed(info, one, dtype, training, device), policy)
+
+
+FEW = 4
+
+
+@each((torch.float32, torch.float64))
+def test_module(info: ModuleInfo, dtype: torch.dtype, training: bool) -> None:
+    check(info, dtype, training, "native", inputs_of(info, dtype, training)[:FEW])
+
+
+@pytest.mark.slow
+@each((torch.float32, torch.float64, torch.float16, torch.bfloat16))
+def test_all_arguments_of_module(info: ModuleInfo, dtype: torch.dtype, training: bool) -> None:
+    given = inputs_of(info, dtype, training)
+    check(info, dtype, training, "native", given if dtype.itemsize == 2 else given[FEW:])
+
+
+@pytest.mark.slow
+@each((torch.float32,))
+def test_module_compiled(info: ModuleInfo, dtype: torch.dtype, training: bool) -> None:
+    check(info, dtype, training, "iree", inputs_of(info, dtype, training)[:2])
