@@ -115,6 +115,24 @@ def test_reductions(planner: Planner) -> None:
     )
 
 
+def test_along_the_dimension_that_a_scalar_does_not_have(planner: Planner) -> None:
+    zero = torch.zeros((), dtype=torch.int64)
+    run = check(
+        planner,
+        lambda x, i: [
+            x.softmax(0) + x.log_softmax(-1) + x.logsumexp(0),
+            x.var(0, correction=0) + x.amax(0) + x.mean(-1) + x.prod(0) + x.cumsum(0),
+            x.flip(0) + x.gather(0, i) + x.index_select(0, i.reshape(1)) + (x > 9).any(0),
+            torch.stack([x, x * 2]),
+            aten._softmax_backward_data(x, x + 1, 0, torch.float32),
+            x.clone().scatter_(0, i, 7.0),
+        ],
+        torch.tensor(1.5),
+        zero,
+    )
+    assert run.regions
+
+
 def test_an_in_place_transpose(planner: Planner) -> None:
     check(planner, _in_place(lambda x: x.t().mul_(2.0)), torch.randn(3, 4))
 
@@ -326,6 +344,24 @@ def test_attention_in_which_a_row_sees_nothing(planner: Planner) -> None:
     mask[:, :, 2] = -math.inf
     attention = aten._scaled_dot_product_flash_attention_for_cpu
     check(planner, lambda q, k, v, m: attention(q, k, v, attn_mask=m), q, k, v, mask)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_gradients_of_attention(planner: Planner, is_causal: bool) -> None:
+    q, k, v, given = torch.randn(4, 2, 3, 8, 16)
+    mask = None if is_causal else torch.randn(2, 1, 8, 8)
+    if mask is not None:
+        mask[:, :, 5] = mask[:, :, :, 3] = -math.inf  # a row that sees nothing, a key never seen
+    options = {"attn_mask": mask, "scale": 0.3}
+    attention = aten._scaled_dot_product_flash_attention_for_cpu
+    gradients = aten._scaled_dot_product_flash_attention_for_cpu_backward
+    out, logsumexp = attention(q, k, v, 0.0, is_causal, **options)
+
+    def run(given: Any, *saved: Any) -> Any:
+        return gradients(given, *saved[:5], 0.0, is_causal, scale=0.3, attn_mask=saved[5])
+
+    planned = check(planner, run, given, q, k, v, out, logsumexp, mask)
+    assert planned.compiled == 1
 
 
 def test_losses(planner: Planner) -> None:

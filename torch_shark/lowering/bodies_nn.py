@@ -13,6 +13,13 @@ from torch_shark.lowering.operators import find_operator
 Tensor = torch.Tensor
 
 
+@body("addbmm")
+def addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """Return beta * self + alpha * (the sum of the products batch1[i] @ batch2[i])."""
+    rows = batch1.transpose(0, 1).flatten(1)
+    return torch.addmm(self, rows, batch2.flatten(0, 1), beta=beta, alpha=alpha)
+
+
 @body("addmv")
 def addmv(self: Tensor, mat: Tensor, vec: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """Return beta * self + alpha * mat @ vec."""
@@ -34,19 +41,8 @@ def flash_attention(
 
     A row in which every key is masked gives zeros for both, as the CPU kernel does.
     """
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     compute = torch.promote_types(query.dtype, torch.float32)
-    scores = torch.matmul(query.to(compute), key.to(compute).transpose(-1, -2)) * factor
-    if attn_mask is not None:
-        mask = attn_mask
-        scores = (
-            torch.where(mask, scores, -math.inf)
-            if mask.dtype == torch.bool
-            else scores + mask.to(compute)
-        )
-    if is_causal:
-        rows = torch.arange(query.shape[-2]).unsqueeze(1)
-        scores = torch.where(torch.arange(key.shape[-2]) <= rows, scores, -math.inf)
+    scores = _attention_scores(query.to(compute), key.to(compute), is_causal, attn_mask, scale)
     peak = scores.amax(-1, keepdim=True)
     peak = torch.where(peak == -math.inf, 0.0, peak)
     weights = torch.exp(scores - peak)
@@ -55,6 +51,59 @@ def flash_attention(
     output = torch.matmul(weights, value.to(compute)) / total
     logsumexp = (peak + torch.log(total)).squeeze(-1)
     return output.to(query.dtype), logsumexp
+
+
+@body("_scaled_dot_product_flash_attention_for_cpu_backward")
+def flash_attention_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of softmax attention, its weights made anew from the saved logsumexp.
+
+    Of a softmax with weights w and their gradient g, a score's gradient is w * (g - sum(w * g));
+    the sum is that of the output times its own gradient.
+    """
+    compute = torch.promote_types(query.dtype, torch.float32)
+    q, k, v, given = (x.to(compute) for x in (query, key, value, grad_out))
+    scores = _attention_scores(q, k, is_causal, attn_mask, scale)
+    weights = torch.exp(scores - logsumexp.to(compute).unsqueeze(-1))
+    share = (given * out.to(compute)).sum(-1, keepdim=True)
+    grad_scores = weights * (torch.matmul(given, v.transpose(-1, -2)) - share)
+    grad_scores = grad_scores * _attention_scale(query, scale)
+    return (
+        torch.matmul(grad_scores, k).to(query.dtype),
+        torch.matmul(grad_scores.transpose(-1, -2), q).to(key.dtype),
+        torch.matmul(weights.transpose(-1, -2), given).to(value.dtype),
+    )
+
+
+def _attention_scale(query: Tensor, scale: float | None) -> float:
+    return 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+
+
+def _attention_scores(
+    query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None
+) -> Tensor:
+    """What softmax is taken of: minus infinity where a query may not see a key."""
+    scores = torch.matmul(query, key.transpose(-1, -2)) * _attention_scale(query, scale)
+    if mask is not None:
+        scores = (
+            torch.where(mask, scores, -math.inf)
+            if mask.dtype == torch.bool
+            else scores + mask.to(scores.dtype)
+        )
+    if is_causal:
+        rows = torch.arange(query.shape[-2]).unsqueeze(1)
+        scores = torch.where(torch.arange(key.shape[-2]) <= rows, scores, -math.inf)
+    return scores
 
 
 @body("native_batch_norm")

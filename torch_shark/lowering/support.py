@@ -21,6 +21,30 @@ _WRONG = "the compiled values are wrong: "
 _SHAPE = "it changes the geometry of its storage"
 _NO_LOWERING = "IREE has no lowering for it"
 
+# Functions of analysis, factorisations, transforms, order statistics, and a few of no kind.
+_NOT_LOWERED = """
+    digamma erfinv i0 igamma igammac lgamma mvlgamma polygamma special_airy_ai
+    special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1
+    special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
+    special_chebyshev_polynomial_w special_erfcx special_hermite_polynomial_h
+    special_hermite_polynomial_he special_i0e special_i1 special_i1e special_laguerre_polynomial_l
+    special_legendre_polynomial_p special_log_ndtr special_modified_bessel_i0
+    special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri
+    special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
+    special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
+    special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w
+    special_spherical_bessel_j0 special_zeta
+    _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky cholesky_inverse
+    cholesky_solve geqrf linalg_cholesky_ex linalg_eig linalg_householder_product linalg_inv_ex
+    linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor_ex
+    linalg_lu_solve linalg_matrix_exp linalg_pinv.atol_rtol_tensor linalg_qr
+    linalg_solve_triangular lu_unpack ormqr triangular_solve
+    _fft_c2c _fft_c2r _fft_r2c
+    cummax cummin histc kthvalue median median.dim mode nanmedian nanmedian.dim
+    _cdist_forward _thnn_fused_lstm_cell as_strided_copy as_strided_scatter block_diag
+    frexp.Tensor grid_sampler_3d mkldnn_rnn_layer
+"""
+
 NEVER_COMPILE: dict[str, str] = {
     "aten::_embedding_bag": _WRONG + "empty bags",
     "aten::_embedding_bag_forward_only": _WRONG + "empty bags",
@@ -67,24 +91,9 @@ NEVER_COMPILE: dict[str, str] = {
     "aten::pow.Tensor_Tensor": _WRONG + "large results lose digits",
     "aten::pow.Scalar": _WRONG + "large results lose digits",
     "aten::log10": "IREE cannot link this function",
-    "aten::median": _NO_LOWERING,
-    "aten::median.dim": _NO_LOWERING,
-    "aten::mode": _NO_LOWERING,
-    "aten::kthvalue": _NO_LOWERING,
-    "aten::cummax": _NO_LOWERING,
-    "aten::cummin": _NO_LOWERING,
-    "aten::lgamma": _NO_LOWERING,
-    "aten::digamma": _NO_LOWERING,
-    "aten::erfinv": _NO_LOWERING,
-    "aten::histc": _NO_LOWERING,
-    "aten::_cdist_forward": _NO_LOWERING,
-    "aten::_fft_r2c": _NO_LOWERING,
-    "aten::_fft_c2r": _NO_LOWERING,
-    "aten::_fft_c2c": _NO_LOWERING,
-    "aten::grid_sampler_3d": _NO_LOWERING,
     "aten::_local_scalar_dense": "it hands a value to the host",
-    "aten::_thnn_fused_lstm_cell": _NO_LOWERING,
-    "aten::mkldnn_rnn_layer": _NO_LOWERING,
+    "aten::_linalg_det": _WRONG + "it is eliminated without a choice of pivots",
+    **dict.fromkeys(map("aten::{}".format, _NOT_LOWERED.split()), _NO_LOWERING),
 }
 
 _DTYPES = frozenset(
@@ -288,8 +297,10 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         return NEVER_COMPILE["aten::floor_divide"]
     if name == "aten::pow.Tensor_Scalar" and float(entry.args[1]) not in EXACT_POWERS:
         return NEVER_COMPILE["aten::pow.Scalar"]
-    if entry.op == _ATTENTION and entry.args[0].sizes[1] != entry.args[1].sizes[1]:
-        return "attention with grouped heads is not written out"
+    if entry.op.startswith(_ATTENTION):
+        query, key = entry.args[1:3] if entry.op.endswith("_backward") else entry.args[:2]
+        if query.sizes[1] != key.sizes[1]:
+            return "attention with grouped heads is not written out"
     return None
 
 
