@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -19,6 +20,23 @@ _LARGE = 1e10
 _TURN_HIGH = float.fromhex("0x1.921fb54p+2")
 _TURN_LOW = 2 * math.pi - _TURN_HIGH
 
+_TWO_PI = 2 * Fraction(
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534"
+)
+_DIGIT_BITS = 26
+
+
+def _remainder_of_power(bits: int) -> tuple[float, float, float]:
+    """2 ** bits, and its distance to whole turns in two parts, the first of 26 bits."""
+    power = Fraction(2) ** bits
+    rest = power - round(power / _TWO_PI) * _TWO_PI
+    high = Fraction(round(rest * 2**24), 2**24)
+    return float(power), float(high), float(rest - high)
+
+
+# From the largest: together with a last digit below the first of them, they reach 2 ** 128.
+_DIGITS = [_remainder_of_power(_DIGIT_BITS * k) for k in (4, 3, 2, 1)]
+
 
 def _as_float(x: Tensor) -> Tensor:
     return x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
@@ -27,13 +45,19 @@ def _as_float(x: Tensor) -> Tensor:
 def _within_a_turn(x: Tensor) -> Tensor:
     """The angle less whole turns, in [-4, 4]: IREE's sine loses digits with every turn.
 
-    It is exact to float32 up to 1e9; beyond, one unit in the last place is many turns.
+    The angle is written in digits of 26 bits, and each digit's unit has its whole turns taken away
+    beforehand, so that products are exact; what is left is short enough to be divided.
     """
-    wide = x.to(torch.float64)
+    rest = x.to(torch.float64)
+    high, low = torch.zeros_like(rest), torch.zeros_like(rest)
+    for unit, unit_high, unit_low in _DIGITS:
+        digit = torch.round(rest * (1 / unit))
+        rest = rest - digit * unit
+        high = high + digit * unit_high
+        low = low + digit * unit_low
+    wide = high + rest + low
     turns = torch.round(wide * (1 / (2 * math.pi)))
-    rest = (wide - turns * _TURN_HIGH) - turns * _TURN_LOW
-    rest = torch.where(rest.abs() > 4, rest * 0, rest)
-    return rest.to(torch.float32)
+    return ((wide - turns * _TURN_HIGH) - turns * _TURN_LOW).to(torch.float32)
 
 
 def _register_periodic(name: str) -> None:

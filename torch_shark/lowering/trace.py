@@ -120,6 +120,9 @@ class _Replay:
                 args[limit.arg] = limit.bound(args[limit.arg])
             else:
                 args[limit.arg][limit.item] = limit.bound(args[limit.arg][limit.item])
+        along_nothing = operator.takes_dim and _first_tensor(args).dim() == 0
+        if along_nothing:
+            args = [_with_a_dim(value) for value in args]
         written = written_arguments(operator, entry)
         if operator.functional is not None:
             results = decompositions.call(
@@ -137,7 +140,7 @@ class _Replay:
             targets = [*entry.outputs, *targets]
         for ref, value in zip(targets, flat, strict=True):
             if ref is not None:
-                self._write(ref, value)
+                self._write(ref, value.reshape(ref.sizes) if along_nothing else value)
 
     def _argument(self, number: int, position: int, operator: Operator, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
@@ -179,6 +182,20 @@ class _Replay:
             self._storages[ref.storage] = stored.clone()
         else:
             build_view(self._value(ref.storage), ref, info).copy_(value)
+
+
+def _first_tensor(args: list[Any]) -> torch.Tensor:
+    tensors = (value for arg in args for value in (arg if isinstance(arg, list) else [arg]))
+    return next(value for value in tensors if isinstance(value, torch.Tensor))
+
+
+def _with_a_dim(value: Any) -> Any:
+    """A dimension for what has none: along one that is not there, the compiler hangs or crashes."""
+    if isinstance(value, list):
+        return [_with_a_dim(item) for item in value]
+    if isinstance(value, torch.Tensor) and not value.dim():
+        return value.reshape(1)
+    return value
 
 
 def _flatten(results: Any) -> list[torch.Tensor]:
