@@ -101,15 +101,20 @@ def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
     return share_memory_
 
 
+# By value: shared memory would have to outlive its sender, for no one knows how long.
 def _send_storage(storage: Any) -> Any:
     if storage.device.type == "shark":
-        return _receive_storage, (storage.cpu(),)
+        host = torch.empty(0, dtype=torch.uint8).set_(storage.cpu())
+        return _receive_storage, (host.numpy().tobytes(),)
     return _reduce_storage(storage)
 
 
-def _receive_storage(storage: Any) -> Any:
+def _receive_storage(content: bytes) -> Any:
+    host = torch.empty(0, dtype=torch.uint8)
+    if content:
+        host = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    storage: Any = host.untyped_storage()
     return storage.shark()
 
 
-# Untyped in torch, as are the storages that these two are given.
 _reduce_storage: Any = torch.multiprocessing.reductions.reduce_storage
