@@ -1,4 +1,4 @@
-"""Calls that only the kernel refuses are refused where they are made, and leave what the CPU leaves."""
+"""What only the kernel refuses is refused at the call, which leaves what the CPU leaves."""
 
 import pytest
 import torch
@@ -171,3 +171,17 @@ def test_copy_to_the_same_memory_is_nothing_even_where_it_overlaps():
         wide = t.as_strided((3, 1), (0, 1), 1)
         wide.transpose(0, 0).copy_(wide)
         assert t.tolist() == list(range(9))
+
+
+def test_write_to_memory_that_overlaps_is_refused(same_error):
+    same_error(lambda d: torch.zeros(4, 1, device=d).expand(4, 3).add_(1))
+    same_error(lambda d: torch.zeros(1, device=d).expand(3).mul_(2))
+    same_error(lambda d: torch.zeros(1, device=d).expand(3).copy_(torch.ones(3, device=d)))
+
+
+def test_write_to_memory_that_is_partly_read_is_refused(same_error):
+    def add(d):
+        x = torch.zeros(4, device=d)
+        torch.add(x[:-1], 1, out=x[1:])
+
+    same_error(add)
