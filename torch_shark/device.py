@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from torch_shark import _C
+from torch_shark import _C, memory
 from torch_shark.config import config
 from torch_shark.index import DeviceLike, as_device, current_device, device_count, index_of
 from torch_shark.memory import (
@@ -62,6 +62,7 @@ __all__ = [
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",

@@ -27,6 +27,9 @@ def register() -> None:
     torch._register_device_module("shark", device)  # type: ignore[no-untyped-call]
     generate_methods_for_privateuse1_backend(for_storage=True)
     register_optimizer_step_post_hook(lambda *_: _C.flush_optimizer())
+    # What a lazy module lets its parameters do before they have a shape: to be moved.
+    lazy: Any = torch.nn.UninitializedParameter
+    lazy._allowed_methods.append(torch.Tensor.shark)  # type: ignore[attr-defined]
     sharing.register()
     safetensors.register()
     _print_from_host()

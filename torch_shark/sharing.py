@@ -35,6 +35,7 @@ def register() -> None:
         setattr(module, "to_dlpack", _lending(torch._C._to_dlpack))  # noqa: B010
     storage: Any = torch.UntypedStorage
     storage.share_memory_ = _refusing(storage.share_memory_)
+    storage.is_shared = _private(storage.is_shared)
     ForkingPickler.register(torch.UntypedStorage, _send_storage)
 
 
@@ -99,6 +100,14 @@ def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, *args, **options)
 
     return share_memory_
+
+
+def _private(original: Callable[..., bool]) -> Callable[..., bool]:
+    @wraps(original)
+    def is_shared(self: torch.UntypedStorage) -> bool:
+        return self.device.type != "shark" and original(self)
+
+    return is_shared
 
 
 # By value: shared memory would have to outlive its sender, for no one knows how long.

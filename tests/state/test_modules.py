@@ -177,3 +177,9 @@ def test_gradient_that_is_not_finite_is_an_error_if_asked_for(native):
     p.grad = torch.tensor([1.0, float("nan")], device="shark")
     with pytest.raises(RuntimeError, match=r"The total norm of order 2.0 .* is non-finite"):
         nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
+
+
+def test_lazy_module_is_moved_before_it_has_shapes(native):
+    for module in (nn.LazyLinear(3).shark(), nn.LazyLinear(3).to("shark")):
+        assert module(torch.ones(2, 4, device="shark")).shape == (2, 3)
+        assert module.weight.is_shark

@@ -98,6 +98,7 @@ def test_shared_memory_is_refused(share):
     with pytest.raises(SharedMemoryError, match="expected a CPU tensor to be moved to shared"):
         share()
     assert torch.ones(2).share_memory_().is_shared()
+    assert not torch.ones(2, device="shark").is_shared()
 
 
 class OnHost(Dataset):

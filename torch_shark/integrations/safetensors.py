@@ -5,9 +5,9 @@ It takes an index as well, which PyTorch reads as that of its accelerator.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import wraps
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from torch_shark.index import index_of
@@ -15,7 +15,7 @@ from torch_shark.index import index_of
 
 def register() -> None:
     """Replace ``safetensors.safe_open``, which all of the package's loading goes through."""
-    if find_spec("safetensors") is not None:
+    with suppress(ImportError):  # it is not there, or broken, which is told where it is used
         package = import_module("safetensors")
         setattr(package, "safe_open", _naming(package.safe_open))  # noqa: B010 (of any package)
 
