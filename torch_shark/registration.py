@@ -16,7 +16,7 @@ from torch.utils.backend_registration import (
     rename_privateuse1_backend,
 )
 
-from torch_shark import _C, compiler, device, sharing
+from torch_shark import _C, choices, compiler, device, sharing
 from torch_shark.config import config, knobs, warn_of_unknown_variables
 from torch_shark.integrations import safetensors
 
@@ -32,6 +32,7 @@ def register() -> None:
     lazy._allowed_methods.append(torch.Tensor.shark)  # type: ignore[attr-defined]
     sharing.register()
     safetensors.register()
+    choices.register()
     _print_from_host()
     _settle_before_settings()
     _C.set_planner(compiler.liftable, compiler.plan)

@@ -22,6 +22,33 @@ bool has_lazy_bits(const Entry& entry) {
                      [](const TensorRef& ref) { return ref.conj || ref.neg; });
 }
 
+// A kernel may leave what it writes conjugated lazily, in a bit that only the native tensor has:
+// then the memory is conjugated instead.
+class WrittenBits {
+ public:
+  WrittenBits(const OpInfo& op, const torch::jit::Stack& args) {
+    if (op.writes) {
+      for_each_written(op, args, [this](const at::Tensor& written) {
+        if (written.defined() && written.is_complex()) {
+          before_.emplace_back(written, written.is_conj());
+        }
+      });
+    }
+  }
+
+  void settle() const {
+    for (const auto& [tensor, conj] : before_) {
+      if (tensor.is_conj() != conj) {
+        tensor._set_conj(conj);
+        tensor.conj_physical_();
+      }
+    }
+  }
+
+ private:
+  c10::SmallVector<std::pair<at::Tensor, bool>, 2> before_;
+};
+
 // An absent list element stays absent: only optional lists (indices) have them.
 c10::IValue bind_list(std::span<const TensorRef> refs, const c10::TypePtr& type) {
   auto element = type->kind() == c10::TypeKind::OptionalType
@@ -64,7 +91,7 @@ void store(const TensorRef& ref, const at::Tensor& result) {
                         ref.dtype, ", got ", result.sizes(), " and ", result.scalar_type());
   const c10::Storage& memory = result.storage();
   if (result.storage_offset() == 0 && memory.nbytes() == ref.storage->nbytes &&
-      memory.use_count() == 1 && !result.is_conj() && !result.is_neg() &&
+      memory.use_count() == 1 && result.is_conj() == ref.conj && result.is_neg() == ref.neg &&
       same_strides(ref, result)) {
     ref.storage->adopt(memory);
   } else {
@@ -129,11 +156,13 @@ torch::jit::Stack bind_arguments(const Entry& entry) {
 void call_native(const Entry& entry, torch::jit::Stack& stack) {
   const OpInfo& op = *entry.op;
   op.native_steps.fetch_add(1, std::memory_order_relaxed);
+  const WrittenBits bits(op, stack);
   if (has_lazy_bits(entry)) {
     op.handle.callBoxed(stack);
   } else {
     op.handle.redispatchBoxed(c10::DispatchKeySet(kNativeKey), &stack);
   }
+  bits.settle();
 }
 
 void replay(const Entry& entry) {

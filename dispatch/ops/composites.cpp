@@ -5,6 +5,7 @@
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -32,33 +33,19 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train) {
   return input.mul(noise);
 }
 
-at::Tensor add_bias(const at::Tensor& gates, const std::optional<at::Tensor>& bias) {
-  return bias && bias->defined() ? gates.add(*bias) : gates;
-}
-
-// PyTorch takes fused cells, which the CPU does not have, for every other device. These are the
-// cells as the CPU computes them; the biases are added after the products, so they differ by
-// rounding.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(
-    const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& cx,
-    const std::optional<at::Tensor>& input_bias, const std::optional<at::Tensor>& hidden_bias) {
-  const at::Tensor gates =
-      add_bias(input_gates, input_bias).add(add_bias(hidden_gates, hidden_bias));
-  const auto parts = gates.chunk(4, 1);
-  const at::Tensor cy = parts[1].sigmoid().mul(cx).add(parts[0].sigmoid().mul(parts[2].tanh()));
-  return {parts[3].sigmoid().mul(cy.tanh()), cy, gates};
-}
-
-std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates,
-                                            const at::Tensor& hidden_gates, const at::Tensor& hx,
-                                            const std::optional<at::Tensor>& input_bias,
-                                            const std::optional<at::Tensor>& hidden_bias) {
-  const auto inputs = add_bias(input_gates, input_bias).chunk(3, 1);
-  const auto hiddens = add_bias(hidden_gates, hidden_bias).chunk(3, 1);
-  const at::Tensor reset = hiddens[0].add(inputs[0]).sigmoid();
-  const at::Tensor update = hiddens[1].add(inputs[1]).sigmoid();
-  const at::Tensor fresh = inputs[2].add(hiddens[2].mul(reset)).tanh();
-  return {hx.sub(fresh).mul(update).add(fresh), fresh};
+// As the CPU's kernel, which would draw from the CPU's generator.
+std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
+                                                  std::optional<bool> train) {
+  at::Tensor mask = at::empty(input.sizes(), input.options().dtype(at::kBool));
+  if (input.numel() == 0) {
+    return {input, mask};
+  }
+  if (!train.value_or(true)) {
+    return {input.clone(), mask.fill_(true)};
+  }
+  const double kept = 1 - p;
+  mask.bernoulli_(kept);
+  return {input.mul(mask).mul_(kept == 0 ? 0 : 1 / kept), mask};
 }
 
 // A native tensor with the metadata of `tensor` and no memory, for code that only asks questions.
@@ -90,13 +77,12 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
 }
 
 // Compositions: autograd goes through their parts.
-void implement(torch::Library& m) {
-  m.impl("dropout", TORCH_FN(dropout));
-  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
-  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
-}
+void implement(torch::Library& m) { m.impl("dropout", TORCH_FN(dropout)); }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { implement(m); }
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  implement(m);
+  m.impl("native_dropout", TORCH_FN(native_dropout));
+}
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { implement(m); }
 
 }  // namespace

@@ -63,13 +63,10 @@ bool written_by_policy(const OpPolicy& policy, const std::string& argument) {
   return padded.find(" " + argument + " ") != std::string::npos;
 }
 
-bool depends_on_data(const c10::OperatorHandle& handle) {
-  const std::string& name = handle.operator_name().name;
-  if (name == "aten::index" || name == "aten::_unsafe_index") {
-    return false;  // tagged dynamic for the sake of boolean indices, which the oracle refuses
-  }
-  return handle.hasTag(at::Tag::dynamic_output_shape) ||
-         handle.hasTag(at::Tag::data_dependent_output);
+bool depends_on_data(const c10::OperatorHandle& handle, const OpPolicy& policy) {
+  // Those whose size only masks decide are tagged too; each call is looked at.
+  return !policy.size_from_masks && (handle.hasTag(at::Tag::dynamic_output_shape) ||
+                                     handle.hasTag(at::Tag::data_dependent_output));
 }
 
 }  // namespace
@@ -111,8 +108,8 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
     fresh_results |= result.tensor && !result.argument;
     only_tensors &= result.tensor;
   }
-  sync = policy.dispatch == OpPolicy::Dispatch::sync || !only_tensors || depends_on_data(handle) ||
-         (results.empty() && !writes && name != "shark::seed_");
+  sync = policy.dispatch == OpPolicy::Dispatch::sync || !only_tensors ||
+         depends_on_data(handle, policy) || (results.empty() && !writes && name != "shark::seed_");
 }
 
 OpInfo& op_info(const c10::OperatorHandle& handle) {

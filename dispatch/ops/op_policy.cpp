@@ -34,13 +34,12 @@ const std::vector<OpPolicy>& table() {
       {.name = "aten::dropout",
        .dispatch = custom,
        .why = "other devices decompose it with other arithmetic than the CPU"},
-
-      {.name = "aten::_thnn_fused_lstm_cell",
+      {.name = "aten::native_dropout",
        .dispatch = custom,
-       .why = "the native device has no such kernel"},
-      {.name = "aten::_thnn_fused_gru_cell",
+       .why = "takes no generator, so the CPU would draw from its own"},
+      {.name = "aten::mkldnn_rnn_layer",
        .dispatch = custom,
-       .why = "the native device has no such kernel"},
+       .why = "asks the thread it runs on whether gradients are wanted"},
 
       // PyTorch's decompositions, which are exact here and record fewer or simpler operators.
       {.name = "aten::lift", .dispatch = decompose},
@@ -57,6 +56,15 @@ const std::vector<OpPolicy>& table() {
        .dispatch = decompose,
        .why = "lengths and batch sizes stay on the CPU"},
       {.name = "aten::_lazy_clone", .dispatch = decompose},
+      // Without a generator the CPU would draw from its own; their parts take ours.
+      {.name = "aten::rand.out", .dispatch = decompose, .why = "takes no generator"},
+      {.name = "aten::randint.out", .dispatch = decompose, .why = "takes no generator"},
+      {.name = "aten::randint.low_out", .dispatch = decompose, .why = "takes no generator"},
+      {.name = "aten::randperm.out", .dispatch = decompose, .why = "takes no generator"},
+      {.name = "aten::rand_like*", .dispatch = decompose, .why = "takes no generator"},
+      {.name = "aten::randn_like*", .dispatch = decompose, .why = "takes no generator"},
+      {.name = "aten::randint_like*", .dispatch = decompose, .why = "takes no generator"},
+      {.name = "aten::native_dropout.out", .dispatch = decompose, .why = "takes no generator"},
 
       // Not tensors, or not known before the data is.
       {.name = "aten::equal", .dispatch = sync, .why = "gives a bool"},
@@ -78,10 +86,11 @@ const std::vector<OpPolicy>& table() {
       {.name = "aten::upsample*", .shape_from_doubles = true},
       {.name = "aten::_upsample*", .shape_from_doubles = true},
       {.name = "aten::histc*", .shape_from_doubles = true},
-      {.name = "aten::index.Tensor*", .cpu_operands = true},
+      {.name = "aten::index.Tensor*", .cpu_operands = true, .size_from_masks = true},
       {.name = "aten::index_put*", .cpu_operands = true},
       {.name = "aten::_index_put_impl_", .cpu_operands = true},
-      {.name = "aten::_unsafe_index*", .cpu_operands = true},
+      {.name = "aten::_unsafe_index.Tensor", .cpu_operands = true, .size_from_masks = true},
+      {.name = "aten::_unsafe_index_put", .cpu_operands = true},
       {.name = "aten::_foreach_copy*", .cpu_operands = true},
   };
   return rows;

@@ -21,6 +21,8 @@ struct OpPolicy {
   bool shape_from_doubles = false;
   // Operands with dimensions may live on the CPU (indices); they are copied to the device.
   bool cpu_operands = false;
+  // Boolean indices decide the result's size by how many of them are set; other indices do not.
+  bool size_from_masks = false;
   // Integer arguments are mere values (a seed) and no part of a window's signature.
   bool value_ints = false;
   const char* why = "";

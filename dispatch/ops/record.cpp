@@ -99,23 +99,17 @@ void place_arguments(const OpInfo& op, Stack& args) {
   }
 }
 
-bool has_mask_index(const Stack& args) {
-  for (const c10::IValue& index : args[1].toListRef()) {
-    if (index.isTensor() && index.toTensor().defined() &&
-        (index.toTensor().scalar_type() == at::kBool ||
-         index.toTensor().scalar_type() == at::kByte)) {
-      return true;
-    }
-  }
-  return false;
-}
-
 // The size of `x[mask]` depends on the mask.
 bool size_depends_on_data(const OpInfo& op, const Stack& args) {
-  static const OpInfo& index = find_op_info("aten::index.Tensor");
-  static const OpInfo& index_out = find_op_info("aten::index.Tensor_out");
-  static const OpInfo& unsafe_index = find_op_info("aten::_unsafe_index.Tensor");
-  return (&op == &index || &op == &index_out || &op == &unsafe_index) && has_mask_index(args);
+  if (!op.policy.size_from_masks) {
+    return false;
+  }
+  const auto indices = args[1].toListRef();
+  return std::any_of(indices.begin(), indices.end(), [](const c10::IValue& index) {
+    return index.isTensor() && index.toTensor().defined() &&
+           (index.toTensor().scalar_type() == at::kBool ||
+            index.toTensor().scalar_type() == at::kByte);
+  });
 }
 
 // The `out` tensors of a call as they are before it, since whoever infers its results resizes them.
@@ -153,6 +147,16 @@ class OutGeometries {
   c10::SmallVector<Before, 2> before_;
 };
 
+// Kernels lay out a tensor without elements as they like, whatever the rules say.
+bool writes_odd_empty(const OpInfo& op, const Stack& args) {
+  bool found = false;
+  for_each_written(op, args, [&](const at::Tensor& written) {
+    found |=
+        written.defined() && written.numel() == 0 && written.dim() > 1 && written.stride(-1) != 1;
+  });
+  return found;
+}
+
 // PyTorch's own shape and dtype rules, with their checks, called directly. Leaves the results, on
 // the meta device, in `metas`. Nothing if the call is wrong, or reads what it is about to resize:
 // the native device then runs it at once, and says what is wrong in its own words.
@@ -161,7 +165,8 @@ bool infer_structured(const OpInfo& op, const Stack& args, Stack& metas) {
   const OutGeometries outs(op, args);
   try {
     op.structured_meta->callBoxed(op.handle, c10::DispatchKeySet(), &metas);
-    if (kernel_takes(op, args) && !(outs.changed() && reads_its_out(op, args))) {
+    if (kernel_takes(op, args) && !(outs.changed() && reads_its_out(op, args)) &&
+        !writes_odd_empty(op, args)) {
       return true;
     }
   } catch (const c10::Error&) {
