@@ -81,9 +81,10 @@ def _importing(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
         ext_tensor: Any, *, device: torch.device | str | None = None, copy: bool | None = None
     ) -> torch.Tensor:
         wanted = None if device is None else torch.device(device).type
-        if isinstance(ext_tensor, torch.Tensor) and _is_ours(ext_tensor):
+        if isinstance(ext_tensor, torch.Tensor) and ext_tensor.device.type == "shark":
             if wanted in (None, "shark"):
-                return ext_tensor.detach().clone() if copy else ext_tensor.detach()
+                plain = ext_tensor.detach().as_subclass(torch.Tensor)
+                return plain.clone() if copy else plain
         elif wanted == "shark" and hasattr(ext_tensor, "__dlpack__"):
             index_of(device)
             return _C.borrow_from_native(original(ext_tensor, device="cpu", copy=copy))
