@@ -16,13 +16,12 @@ Tensor = torch.Tensor
 _NEAR_OVERFLOW = 88.0
 _LARGE = 1e10
 
-# 2 pi in two parts: the first has few enough bits for exact products with whole numbers < 2**27.
-_TURN_HIGH = float.fromhex("0x1.921fb54p+2")
-_TURN_LOW = 2 * math.pi - _TURN_HIGH
-
 _TWO_PI = 2 * Fraction(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534"
 )
+# pi / 2 in two parts: the first has few enough bits for exact products with whole numbers < 2**30.
+_QUARTER_HIGH = float.fromhex("0x1.921fb4p+0")
+_QUARTER_LOW = float(_TWO_PI / 4 - Fraction(_QUARTER_HIGH))
 _DIGIT_BITS = 26
 
 
@@ -42,8 +41,8 @@ def _as_float(x: Tensor) -> Tensor:
     return x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
 
 
-def _within_a_turn(x: Tensor) -> Tensor:
-    """The angle less whole turns, in [-4, 4]: IREE's sine loses digits with every turn.
+def _in_quarters(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The number of quarter turns in an angle, modulo 4, and the angle that is left, in float32.
 
     The angle is written in digits of 26 bits, and each digit's unit has its whole turns taken away
     beforehand, so that products are exact; what is left is short enough to be divided.
@@ -55,22 +54,60 @@ def _within_a_turn(x: Tensor) -> Tensor:
         rest = rest - digit * unit
         high = high + digit * unit_high
         low = low + digit * unit_low
-    wide = high + rest + low
-    turns = torch.round(wide * (1 / (2 * math.pi)))
-    return ((wide - turns * _TURN_HIGH) - turns * _TURN_LOW).to(torch.float32)
+    counts, rests = zip(_less_quarters(high), _less_quarters(rest), strict=True)
+    count, rest = _less_quarters(sum(rests) + low)
+    quarters = sum(counts) + count
+    return quarters - 4 * torch.floor(quarters * 0.25), rest.to(torch.float32)
 
 
-def _register_periodic(name: str) -> None:
-    function = getattr(torch, name)
-
-    @body(name)
-    def periodic(self: Tensor) -> Tensor:
-        x = _as_float(self)
-        return in_float32(lambda x: function(_within_a_turn(x)), x)
+def _less_quarters(angle: Tensor) -> tuple[Tensor, Tensor]:
+    quarters = torch.round(angle * (2 / math.pi))
+    return quarters, (angle - quarters * _QUARTER_HIGH) - quarters * _QUARTER_LOW
 
 
-for _name in ("sin", "cos"):
-    _register_periodic(_name)
+def _near_zero(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Sine and cosine in [-pi/4, pi/4] by the polynomials of Cephes, sinf.c: IREE's lose digits."""
+    square = x * x
+    sine = -1.9515295891e-4 * square + 8.3321608736e-3
+    sine = x + x * square * (sine * square - 1.6666654611e-1)
+    cosine = 2.443315711809948e-5 * square - 1.388731625493765e-3
+    cosine = 1 - 0.5 * square + square * square * (cosine * square + 4.166664568298827e-2)
+    return sine, cosine
+
+
+def _sine(x: Tensor, ahead: int) -> Tensor:
+    """The sine of an angle and of quarter turns ahead of it."""
+    quarters, rest = _in_quarters(x)
+    sine, cosine = _near_zero(rest)
+    is_odd = (quarters == 1) | (quarters == 3)
+    value = torch.where(is_odd, sine, cosine) if ahead else torch.where(is_odd, cosine, sine)
+    is_negative = (quarters == 1) | (quarters == 2) if ahead else quarters >= 2
+    return torch.where(is_negative, -value, value)
+
+
+@body("sin")
+def sin(self: Tensor) -> Tensor:
+    """Return the sine."""
+    return in_float32(lambda x: _sine(x, 0), _as_float(self))
+
+
+@body("cos")
+def cos(self: Tensor) -> Tensor:
+    """Return the cosine."""
+    return in_float32(lambda x: _sine(x, 1), _as_float(self))
+
+
+@body("tan")
+def tan(self: Tensor) -> Tensor:
+    """Return the tangent."""
+
+    def formula(x: Tensor) -> Tensor:
+        quarters, rest = _in_quarters(x)
+        sine, cosine = _near_zero(rest)
+        is_odd = (quarters == 1) | (quarters == 3)
+        return torch.where(is_odd, -cosine, sine) / torch.where(is_odd, sine, cosine)
+
+    return in_float32(formula, _as_float(self))
 
 
 @body("sinc")
@@ -79,7 +116,7 @@ def sinc(self: Tensor) -> Tensor:
 
     def formula(x: Tensor) -> Tensor:
         angle = torch.where(x == 0, 1.0, x * math.pi)
-        return torch.where(x == 0, 1.0, torch.sin(_within_a_turn(angle)) / angle)
+        return torch.where(x == 0, 1.0, _sine(angle, 0) / angle)
 
     return in_float32(formula, _as_float(self))
 

@@ -44,7 +44,7 @@ class Operator:
         functional: the name of the operator that computes the same values without writing, or None.
         functional_args: positions of our arguments that `functional` takes, in its order.
         keyword_only: positions of the keyword-only arguments, which come last.
-        takes_dim: it works along dimensions that an argument names.
+        dim_arg: position of the argument that names the dimensions along which it works, or None.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Operator:
     functional: str | None
     functional_args: tuple[int, ...]
     keyword_only: tuple[int, ...]
-    takes_dim: bool
+    dim_arg: int | None
 
     def __call__(self, *args: Any) -> Any:
         """Calls the operator; all its arguments are given by position, in schema order."""
@@ -102,7 +102,9 @@ def find_operator(name: str) -> Operator | None:
         functional=functional,
         functional_args=functional_args,
         keyword_only=tuple(i for i, a in enumerate(schema.arguments) if a.kwarg_only),
-        takes_dim=any(a.name in ("dim", "dims") for a in schema.arguments),
+        dim_arg=next(
+            (i for i, a in enumerate(schema.arguments) if a.name in ("dim", "dims")), None
+        ),
     )
 
 

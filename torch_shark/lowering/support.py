@@ -41,8 +41,12 @@ _NOT_LOWERED = """
     linalg_solve_triangular lu_unpack ormqr triangular_solve
     _fft_c2c _fft_c2r _fft_r2c
     cummax cummin histc kthvalue median median.dim mode nanmedian nanmedian.dim
-    _cdist_forward _thnn_fused_lstm_cell as_strided_copy as_strided_scatter block_diag
-    frexp.Tensor grid_sampler_3d mkldnn_rnn_layer
+    _cdist_forward _thnn_fused_lstm_cell _upsample_bilinear2d_aa all.dims angle as_strided_copy
+    as_strided_scatter block_diag copysign.Scalar copysign.Tensor cumprod diagonal_scatter dist
+    embedding_renorm erfc fractional_max_pool2d fractional_max_pool3d frexp.Tensor grid_sampler_3d
+    grid_sampler_3d_backward hypot max_pool3d_with_indices_backward mkldnn_rnn_layer nextafter
+    searchsorted.Scalar searchsorted.Tensor segment_reduce signbit upsample_bicubic2d
+    upsample_bilinear2d upsample_trilinear3d
 """
 
 NEVER_COMPILE: dict[str, str] = {
@@ -78,7 +82,6 @@ NEVER_COMPILE: dict[str, str] = {
     "aten::fmin": "it does not compile with broadcast",
     "aten::__lshift__.Tensor": "it does not compile",
     "aten::__lshift__.Scalar": "it does not compile",
-    "aten::tan": _WRONG + "far off near its poles",
     "aten::atan2": _WRONG + "NaN for two zeros or two infinities",
     "aten::fmod.Tensor": _WRONG + "NaN for an infinite divisor",
     "aten::fmod.Scalar": _WRONG + "NaN for an infinite divisor",
@@ -92,6 +95,7 @@ NEVER_COMPILE: dict[str, str] = {
     "aten::pow.Scalar": _WRONG + "large results lose digits",
     "aten::log10": "IREE cannot link this function",
     "aten::_local_scalar_dense": "it hands a value to the host",
+    "aten::isin.Tensor_Tensor": "it sorts what it looks among",
     "aten::_linalg_det": _WRONG + "it is eliminated without a choice of pivots",
     **dict.fromkeys(map("aten::{}".format, _NOT_LOWERED.split()), _NO_LOWERING),
 }
@@ -140,9 +144,7 @@ _NO_FLOAT64 = frozenset(
     ]
 )
 # Reductions and scans that have no body of ours which adds up in float32.
-_SUMS_IN_OPERAND_DTYPE = frozenset(
-    {"cumsum", "cumprod", "logcumsumexp", "linalg_vector_norm", "norm", "prod"}
-)
+_SUMS_IN_OPERAND_DTYPE = frozenset({"cumsum", "logcumsumexp", "linalg_vector_norm", "norm", "prod"})
 _INTEGER_DIVISION = frozenset(["div", "floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"])
 _PUTS = ("index_put", "_unsafe_index_put")
 _BY_INDEX_LISTS = ("index", "_unsafe_index", *_PUTS)

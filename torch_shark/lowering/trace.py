@@ -120,7 +120,11 @@ class _Replay:
                 args[limit.arg] = limit.bound(args[limit.arg])
             else:
                 args[limit.arg][limit.item] = limit.bound(args[limit.arg][limit.item])
-        along_nothing = operator.takes_dim and _first_tensor(args).dim() == 0
+        along_nothing = (
+            operator.dim_arg is not None
+            and args[operator.dim_arg] != []
+            and not _first_tensor(args).dim()
+        )
         if along_nothing:
             args = [_with_a_dim(value) for value in args]
         written = written_arguments(operator, entry)
