@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from samples import difference
+from compare import difference
 from torch.nn import functional
 
 from torch_shark import config
@@ -112,3 +112,44 @@ def test_plain_arithmetic_keeps_odd_strides(shape: tuple[int, ...]) -> None:
         return x + 1, x * x, x / 2.0, x - x.sigmoid(), -x
 
     assert run_twice(program).recorded >= 6
+
+
+def test_a_lazy_conjugate_is_foretold() -> None:
+    def program(device: str) -> Any:
+        x = torch.tensor([1 + 2j, 3 - 1j], device=device)
+        return torch.vdot(x.conj(), x.conj()), torch.vdot(x, x.conj()) * 2, torch.vdot(x.conj(), x)
+
+    counts = run_twice(program)
+    assert counts.recorded == sum(counts.native_steps.values())
+
+
+REFUSED_NUMBERS: dict[str, tuple[Callable[[torch.Tensor, float], Any], float, float]] = {
+    # call, a number that it takes, one that it refuses
+    "bernoulli_": (lambda x, p: x.bernoulli_(p), 0.5, 1.5),
+    "cauchy_": (lambda x, sigma: x.cauchy_(0.0, sigma), 1.0, -1.0),
+    "cdist": (lambda x, p: torch.cdist(x, x, p=p), 3.0, -3.0),
+    "exponential_": (lambda x, rate: x.exponential_(rate), 1.0, -1.0),
+    "geometric_": (lambda x, p: x.geometric_(p), 0.5, 1.5),
+    "huber_loss": (lambda x, delta: functional.huber_loss(x, x + 1, delta=delta), 1.0, -1.0),
+    "log_normal_": (lambda x, std: x.log_normal_(0.0, std), 1.0, -1.0),
+    "normal_": (lambda x, std: x.normal_(0.0, std), 1.0, -1.0),
+    "renorm": (lambda x, most: torch.renorm(x, 2, 0, most), 1.0, -1.0),
+    "rrelu": (lambda x, low: functional.rrelu(x, low, 1.0, training=True), 0.5, 1.5),
+    "smooth_l1_loss": (lambda x, beta: functional.smooth_l1_loss(x, x + 1, beta=beta), 1.0, -1.0),
+    "softshrink": (lambda x, size: functional.softshrink(x, size), 0.5, -0.5),
+    "uniform_": (lambda x, most: x.uniform_(0.0, most), 1.0, -1.0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_NUMBERS)
+def test_a_refused_number_raises_at_the_call(name: str) -> None:
+    function, right, wrong = REFUSED_NUMBERS[name]
+    with pytest.raises(Exception) as expected:  # noqa: PT011 (it is the CPU's)
+        function(torch.ones(3, 4), wrong)
+    x = torch.ones(3, 4, device="shark")
+    for _ in range(2):
+        function(x, right)
+    with pytest.raises(expected.type) as caught:
+        function(x, wrong)
+    assert str(caught.value) == str(expected.value)
+    torch.shark.synchronize()
