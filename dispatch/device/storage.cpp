@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/TensorImpl.h>
 
 #include "dispatch/device/allocator.h"
@@ -15,6 +16,17 @@ namespace {
 void drop_handle(void* context) {
   auto storage = c10::intrusive_ptr<DeviceStorage>::reclaim(static_cast<DeviceStorage*>(context));
   storage->referenced.store(false, std::memory_order_relaxed);
+}
+
+// Backward passes run on the thread that calls them, as the CPU's do: recording is work for the
+// host. On a thread of the device's own, PyTorch would begin with what it is handed first, and so
+// add up gradients in another order, with other bits.
+void keep_backward_on_this_thread() {
+  thread_local const bool once = [] {
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+    return true;
+  }();
+  static_cast<void>(once);
 }
 
 }  // namespace
@@ -48,6 +60,7 @@ c10::DataPtr make_data_ptr(c10::intrusive_ptr<DeviceStorage> storage) {
 at::Tensor make_device_tensor(c10::IntArrayRef sizes, c10::IntArrayRef strides,
                               c10::ScalarType dtype) {
   check_process();
+  keep_backward_on_this_thread();
   const auto meta = c10::scalarTypeToTypeMeta(dtype);
   const size_t nbytes = at::detail::computeStorageNbytes(sizes, strides, meta.itemsize());
   auto storage = c10::make_intrusive<DeviceStorage>(
