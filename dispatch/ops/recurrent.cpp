@@ -2,73 +2,20 @@
 // one product for each step); here are the CPU's operators, in the CPU's order, so its bits.
 // Compositions: autograd goes through their parts.
 
-#include <ATen/Context.h>
-#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/RNN.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/mkldnn_rnn_layer.h>
-#include <ATen/ops/relu.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/tanh.h>
-#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <algorithm>
 
-#include "dispatch/device/storage.h"
+#include "dispatch/ops/recurrent_cells.h"
+#include "dispatch/ops/recurrent_onednn.h"
 
 namespace torch_shark {
 namespace {
-
-using Hidden = std::vector<at::Tensor>;  // the hidden state and, of an LSTM, the cell state
-
-// One layer's parameters in one direction. Biases and the projection may be undefined.
-struct Weights {
-  at::Tensor input, hidden, input_bias, hidden_bias, projection;
-
-  at::Tensor of_input(const at::Tensor& x) const { return at::linear(x, input, input_bias); }
-  at::Tensor of_hidden(const at::Tensor& h) const { return at::linear(h, hidden, hidden_bias); }
-};
-
-// One step: from what the weights made of its input, and the state before it, the state after it.
-using Cell = Hidden (*)(const at::Tensor& input, const Hidden& before, const Weights& weights);
-
-Hidden lstm_step(const at::Tensor& input, const Hidden& before, const Weights& weights) {
-  const at::Tensor gates = weights.of_hidden(before[0]).add_(input);
-  auto parts = gates.unsafe_chunk(4, 1);
-  const at::Tensor enter = parts[0].sigmoid_();
-  const at::Tensor keep = parts[1].sigmoid_();
-  const at::Tensor fresh = parts[2].tanh_();
-  const at::Tensor leave = parts[3].sigmoid_();
-  const at::Tensor cell = (keep * before[1]).add_(enter * fresh);
-  at::Tensor hidden = leave * cell.tanh();
-  if (weights.projection.defined()) {
-    hidden = at::matmul(hidden, weights.projection.t());
-  }
-  return {hidden, cell};
-}
-
-Hidden gru_step(const at::Tensor& input, const Hidden& before, const Weights& weights) {
-  const auto inputs = input.unsafe_chunk(3, 1);
-  auto hiddens = weights.of_hidden(before[0]).unsafe_chunk(3, 1);
-  const at::Tensor reset = hiddens[0].add_(inputs[0]).sigmoid_();
-  const at::Tensor update = hiddens[1].add_(inputs[1]).sigmoid_();
-  const at::Tensor fresh = inputs[2].add(hiddens[2].mul_(reset)).tanh_();
-  return {(before[0] - fresh).mul_(update).add_(fresh)};
-}
-
-Hidden tanh_step(const at::Tensor& input, const Hidden& before, const Weights& weights) {
-  return {at::tanh(weights.of_hidden(before[0]).add_(input))};
-}
-
-Hidden relu_step(const at::Tensor& input, const Hidden& before, const Weights& weights) {
-  return {at::relu(weights.of_hidden(before[0]).add_(input))};
-}
 
 Hidden rows(const Hidden& hidden, int64_t start, int64_t end) {
   Hidden result;
@@ -270,68 +217,12 @@ bool has_projections(at::TensorList hx) {
   return hx[0].size(2) != hx[1].size(2);
 }
 
-bool ask(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<bool()>().call();
-}
-
-// Whether the CPU would take oneDNN's layers.
-bool takes_onednn(const at::Tensor& input, at::TensorList params, at::TensorList hx) {
-  const auto on_shark = [](const at::Tensor& each) { return each.device().type() == kShark; };
-  if (!at::globalContext().userEnabledMkldnn() || input.sym_numel() == 0 || !on_shark(input) ||
-      !std::all_of(params.begin(), params.end(), on_shark) ||
-      !std::all_of(hx.begin(), hx.end(), on_shark)) {
-    return false;
-  }
-  switch (input.scalar_type()) {
-    case at::kFloat:
-      return true;
-    case at::kBFloat16:
-      return ask("mkldnn::_is_mkldnn_bf16_supported");
-    case at::kHalf:
-      return !at::GradMode::is_enabled() && ask("mkldnn::_is_mkldnn_fp16_supported");
-    default:
-      return false;
-  }
-}
-
-TwoStates onednn_lstm(const at::Tensor& input, at::TensorList hx, at::TensorList params,
-                      bool biases, int64_t layers, double dropout, bool bidirectional,
-                      bool batch_first, bool train) {
-  constexpr int64_t kLstm = 2;  // among oneDNN's kinds of recurrent layers
-  const int64_t directions = bidirectional ? 2 : 1;
-  const size_t count = biases ? 4 : 2;
-  const at::Tensor h = hx[0].contiguous(), c = hx[1].contiguous();
-  at::Tensor x = (batch_first ? input.transpose(0, 1) : input).contiguous();
-  std::vector<at::Tensor> last_h, last_c;
-  for (int64_t i = 0; i < layers * directions; i += directions) {
-    std::vector<at::Tensor> outputs;
-    for (int64_t j = i; j < i + directions; ++j) {
-      const at::TensorList w = params.slice(j * count, count);
-      const at::Tensor input_bias = biases ? w[2] : at::zeros(w[0].sizes(), w[0].options());
-      const at::Tensor hidden_bias = biases ? w[3] : at::zeros(w[1].sizes(), w[1].options());
-      const auto result = at::mkldnn_rnn_layer(
-          x, w[0], w[1], input_bias, hidden_bias, h[j], c[j], /*reverse=*/j > i,
-          /*batch_sizes=*/{}, kLstm, h.size(2), layers, biases, bidirectional, batch_first, train);
-      outputs.push_back(std::get<0>(result));
-      last_h.push_back(std::get<1>(result));
-      last_c.push_back(std::get<2>(result));
-    }
-    x = bidirectional ? at::cat(outputs, -1) : outputs[0];
-    if (dropout != 0 && train && i + directions < layers * directions) {
-      x = at::dropout(x, dropout, /*train=*/true);
-    }
-  }
-  const at::Tensor hy = at::stack(last_h, 0);
-  const at::Tensor cy = at::stack(last_c, 0);
-  return {batch_first ? x.transpose(0, 1) : x, hy, cy};
-}
-
 TwoStates lstm(const at::Tensor& input, at::TensorList hx, at::TensorList params, bool biases,
                int64_t layers, double dropout, bool train, bool bidirectional, bool batch_first) {
   const bool projections = has_projections(hx);
   if (!projections && takes_onednn(input, params, hx)) {
-    return onednn_lstm(input, hx, params, biases, layers, dropout, bidirectional, batch_first,
-                       train);
+    return onednn_lstm(input, hx, params, biases, layers, dropout, train, bidirectional,
+                       batch_first);
   }
   at::native::check_attributes(input, params, hx);
   const auto [output, last] = run_stack({lstm_step, layers, train ? dropout : 0, bidirectional},
@@ -352,94 +243,6 @@ TwoStates packed_lstm(const at::Tensor& data, const at::Tensor& batch_sizes, at:
   return {output, stack_states(last, 0), stack_states(last, 1)};
 }
 
-void check_cell_input(const at::Tensor& input, const at::Tensor& w_ih) {
-  TORCH_CHECK(input.size(1) == w_ih.size(1), "input has inconsistent input_size: got ",
-              input.size(1), " expected ", w_ih.size(1));
-}
-
-void check_cell_weights(const at::Tensor& w_ih, const at::Tensor& w_hh, int64_t gates) {
-  const int64_t size = w_hh.size(1);
-  const auto check = [&](const char* name, const at::Tensor& weight) {
-    TORCH_CHECK(weight.size(0) == gates * size, name, " first dim must be ", gates,
-                " * hidden_size = ", gates * size, ", but got ", weight.size(0));
-  };
-  check("weight_ih", w_ih);
-  check("weight_hh", w_hh);
-}
-
-void check_cell_state(const at::Tensor& input, const at::Tensor& state, const at::Tensor& w_hh,
-                      int64_t label) {
-  TORCH_CHECK(input.size(0) == state.size(0), "Input batch size ", input.size(0),
-              " doesn't match hidden", label, " batch size ", state.size(0));
-  TORCH_CHECK(state.size(1) == w_hh.size(1), "hidden", label, " has inconsistent hidden_size: got ",
-              state.size(1), ", expected ", w_hh.size(1));
-}
-
-Weights cell_weights(const at::Tensor& w_ih, const at::Tensor& w_hh,
-                     const std::optional<at::Tensor>& b_ih, const std::optional<at::Tensor>& b_hh) {
-  return {w_ih, w_hh, b_ih.value_or(at::Tensor()), b_hh.value_or(at::Tensor()), {}};
-}
-
-std::tuple<at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input, at::TensorList hx,
-                                             const at::Tensor& w_ih, const at::Tensor& w_hh,
-                                             const std::optional<at::Tensor>& b_ih,
-                                             const std::optional<at::Tensor>& b_hh) {
-  TORCH_CHECK(hx.size() == 2, "lstm_cell expects two hidden states");
-  check_cell_input(input, w_ih);
-  check_cell_weights(w_ih, w_hh, 4);
-  check_cell_state(input, hx[0], w_hh, 0);
-  check_cell_state(input, hx[1], w_hh, 1);
-  const Weights weights = cell_weights(w_ih, w_hh, b_ih, b_hh);
-  const Hidden state = lstm_step(weights.of_input(input), {hx[0], hx[1]}, weights);
-  return {state[0], state[1]};
-}
-
-at::Tensor gru_cell(const at::Tensor& input, const at::Tensor& hx, const at::Tensor& w_ih,
-                    const at::Tensor& w_hh, const std::optional<at::Tensor>& b_ih,
-                    const std::optional<at::Tensor>& b_hh) {
-  check_cell_input(input, w_ih);
-  check_cell_state(input, hx, w_hh, 0);
-  check_cell_weights(w_ih, w_hh, 3);
-  const Weights weights = cell_weights(w_ih, w_hh, b_ih, b_hh);
-  return gru_step(weights.of_input(input), {hx}, weights)[0];
-}
-
-using RnnLayer = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-
-// oneDNN's layer keeps a workspace if gradients are wanted, which its kernel asks of the thread it
-// runs on: the answer is taken when the layer is recorded.
-RnnLayer onednn_layer(const at::Tensor& input, const at::Tensor& w_ih, const at::Tensor& w_hh,
-                      const at::Tensor& b_ih, const at::Tensor& b_hh, const at::Tensor& hx,
-                      const at::Tensor& cx, bool reverse, c10::IntArrayRef batch_sizes,
-                      int64_t mode, int64_t hidden_size, int64_t layers, bool biases,
-                      bool bidirectional, bool batch_first, bool train, bool gradients) {
-  const c10::AutoGradMode grad_mode(gradients);
-  return at::mkldnn_rnn_layer(input, w_ih, w_hh, b_ih, b_hh, hx, cx, reverse, batch_sizes, mode,
-                              hidden_size, layers, biases, bidirectional, batch_first, train);
-}
-
-RnnLayer record_onednn_layer(const at::Tensor& input, const at::Tensor& w_ih,
-                             const at::Tensor& w_hh, const at::Tensor& b_ih, const at::Tensor& b_hh,
-                             const at::Tensor& hx, const at::Tensor& cx, bool reverse,
-                             c10::IntArrayRef batch_sizes, int64_t mode, int64_t hidden_size,
-                             int64_t layers, bool biases, bool bidirectional, bool batch_first,
-                             bool train) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("shark::rnn_layer", "")
-                             .typed<decltype(onednn_layer)>();
-  return op.call(input, w_ih, w_hh, b_ih, b_hh, hx, cx, reverse, batch_sizes, mode, hidden_size,
-                 layers, biases, bidirectional, batch_first, train, at::GradMode::is_enabled());
-}
-
-TORCH_LIBRARY_FRAGMENT(shark, m) {
-  m.def(
-      "rnn_layer(Tensor input, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh, Tensor hx, "
-      "Tensor cx, bool reverse, int[] batch_sizes, int mode, int hidden_size, int layers, "
-      "bool biases, bool bidirectional, bool batch_first, bool train, bool gradients) "
-      "-> (Tensor, Tensor, Tensor, Tensor)");
-}
-TORCH_LIBRARY_IMPL(shark, CPU, m) { m.impl("rnn_layer", TORCH_FN(onednn_layer)); }
-
 void implement(torch::Library& m) {
   m.impl("lstm.input", TORCH_FN(lstm));
   m.impl("lstm.data", TORCH_FN(packed_lstm));
@@ -449,14 +252,9 @@ void implement(torch::Library& m) {
   m.impl("rnn_tanh.data", TORCH_FN(packed_rnn<tanh_step>));
   m.impl("rnn_relu.input", TORCH_FN(rnn<relu_step>));
   m.impl("rnn_relu.data", TORCH_FN(packed_rnn<relu_step>));
-  m.impl("lstm_cell", TORCH_FN(lstm_cell));
-  m.impl("gru_cell", TORCH_FN(gru_cell));
 }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  implement(m);
-  m.impl("mkldnn_rnn_layer", TORCH_FN(record_onednn_layer));
-}
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { implement(m); }
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { implement(m); }
 
 }  // namespace
