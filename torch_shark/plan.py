@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from torch_shark.lowering.artifact import Artifact, LoweringError
 from torch_shark.lowering.interface import RegionInterface
 from torch_shark.lowering.kinds import KindTable
-from torch_shark.lowering.partition import Placed, find_live, find_uses, partition
+from torch_shark.lowering.partition import Placed, Uses, find_live, find_uses, partition
 from torch_shark.lowering.region import (
     Region,
     RegionPlan,
@@ -174,7 +174,7 @@ class Planner:
             while pending:
                 entries = pending.pop()
                 plan = place_region(entries, placed, uses)
-                loaded = self._find(plan, placed)
+                loaded = self._find(plan, placed, uses)
                 if loaded is not None:
                     steps.extend(_checks(plan, placed))
                     steps.append(_region_step(plan, placed, loaded))
@@ -185,7 +185,7 @@ class Planner:
                     pending += [entries[half:], entries[:half]]
         return steps
 
-    def _find(self, plan: RegionPlan, placed: Placed) -> _Loaded | None:
+    def _find(self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]) -> _Loaded | None:
         """The region's executable, or None if it does not compile."""
         if plan.digest in self._loaded:
             self.stats.memory_hits += 1
@@ -199,7 +199,7 @@ class Planner:
             loaded = self._load_artifact(artifact, plan, placed)
         self._loaded[plan.digest] = loaded
         if loaded is None:
-            self._blame(plan, placed)
+            self._blame(plan, placed, uses)
         return loaded
 
     def _compile(self, plan: RegionPlan, placed: Placed) -> _Loaded | None:
@@ -236,25 +236,45 @@ class Planner:
             return None
         return _Loaded(executable, artifact.used_inputs)
 
-    def _blame(self, plan: RegionPlan, placed: Placed) -> None:
+    def _blame(self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]) -> None:
         """Finds the entries of a failed region that do not lower by themselves."""
-        alone = len(plan.entries) == 1
-        for e in plan.entries:
-            digest = placed.kinds[e].digest
-            if digest in self._unsupported or (digest in self._lowers and not alone):
-                continue
-            reason = self._stored_reason(digest)
-            if reason is None:
-                # Alone, an entry has no other to blame: it is compiled to the end.
-                reason = self._refusal(extract(single_entry(e, placed), placed), whole=alone)
-                if self._store is not None:
-                    self._store.put(self._key("entry", digest), reason.encode())
+        if len(plan.entries) == 1:
+            # Alone, an entry has no other to blame: it is compiled to the end.
+            reason = self._reason(plan.entries[0], placed, whole=True)
+            digest = placed.kinds[plan.entries[0]].digest
+            self._unsupported[digest] = reason or "it compiles alone, but not as it is used here"
+        else:
+            self._search(plan.entries, placed, uses)
+
+    def _search(self, entries: tuple[int, ...], placed: Placed, uses: Sequence[Uses]) -> None:
+        """Halves what does not lower; what lowers together is free of blame."""
+        unknown = {placed.kinds[e].digest for e in entries} - self._unsupported.keys()
+        unknown -= self._lowers
+        if not unknown:
+            return
+        if len(entries) == 1:
+            reason = self._reason(entries[0], placed, whole=False)
             if reason:
-                self._unsupported[digest] = reason
-            elif alone:
-                self._unsupported[digest] = "it compiles alone, but not as it is used here"
+                self._unsupported[placed.kinds[entries[0]].digest] = reason
             else:
-                self._lowers.add(digest)
+                self._lowers |= unknown
+        elif not self._refusal(extract(place_region(entries, placed, uses), placed), whole=False):
+            self._lowers |= unknown
+        else:
+            half = len(entries) // 2
+            self._search(entries[:half], placed, uses)
+            self._search(entries[half:], placed, uses)
+
+    def _reason(self, entry: int, placed: Placed, whole: bool) -> str:
+        """Why an entry does not lower, or does not compile as a whole; empty if it does."""
+        key = self._key("whole entry" if whole else "entry", placed.kinds[entry].digest)
+        stored = self._store.get(key) if self._store else None
+        if stored is not None:
+            return stored.decode()
+        reason = self._refusal(extract(single_entry(entry, placed), placed), whole)
+        if self._store is not None:
+            self._store.put(key, reason.encode())
+        return reason
 
     def _refusal(self, region: Region, whole: bool) -> str:
         """What the compiler says against a region; empty if it lowers, or compiles as a whole."""
@@ -266,10 +286,6 @@ class Planner:
             self.stats.failures.append(error)
             return str(error)
         return ""
-
-    def _stored_reason(self, digest: bytes) -> str | None:
-        stored = self._store.get(self._key("entry", digest)) if self._store else None
-        return None if stored is None else stored.decode()
 
     def _key(self, what: str, digest: bytes) -> KeyParts:
         return [(what, digest.hex()), *_environment(self._target)]

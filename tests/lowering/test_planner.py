@@ -93,6 +93,32 @@ def test_an_operator_that_does_not_lower_is_named(planner: Planner) -> None:
     assert "failed to legalize" in reasons[1]
 
 
+def test_one_culprit_among_many_is_found_by_halves(
+    planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch_shark.lowering import lower
+
+    check_lowers = lower.check_lowers
+    tried: list[int] = []
+
+    def counted(region: Any, *args: Any) -> None:
+        tried.append(len(region.entries))
+        check_lowers(region, *args)
+
+    monkeypatch.setattr(lower, "check_lowers", counted)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for size in range(1, 32):
+            x = torch.hypot(x, x + 1) if size == 20 else x.roll(size, 0) * x
+        return x
+
+    recording = record(program, torch.randn(64))
+    planner.plan(recording.record)
+    assert sum(reason is not None for reason in planner.native_reasons(recording.record)) == 1
+    assert len(tried) <= 14
+    assert tried.count(1) <= 2
+
+
 def test_a_region_that_does_not_load_is_split() -> None:
     def load(vmfb: bytes, interface: Any) -> Any:
         if len(interface.inputs) > 2:
@@ -112,13 +138,13 @@ def test_what_lowers_and_does_not_compile_runs_natively(
 
     compile_module = lower.compile_module
 
-    def refuse_sines(bytecode: bytes, target: Any, phase: str | None = None) -> bytes:
-        if phase is None and b"aten.sin" in bytecode:
+    def refuse_exponentials(bytecode: bytes, target: Any, phase: str | None = None) -> bytes:
+        if phase is None and b"aten.exp" in bytecode:
             raise lower.CompileError("exceeded stack allocation limit")
         return compile_module(bytecode, target, phase)
 
-    monkeypatch.setattr(lower, "compile_module", refuse_sines)
-    check(planner, lambda x: (x + 1).sin() * 2, torch.randn(4), native=["aten::sin"])
+    monkeypatch.setattr(lower, "compile_module", refuse_exponentials)
+    check(planner, lambda x: (x + 1).exp() * 2, torch.randn(4), native=["aten::exp"])
 
 
 def test_an_executable_of_the_store_that_does_not_load_is_split(store: MemoryStore) -> None:

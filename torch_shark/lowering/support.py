@@ -44,7 +44,7 @@ _NOT_LOWERED = """
     _cdist_forward _thnn_fused_lstm_cell _upsample_bilinear2d_aa all.dims angle as_strided_copy
     as_strided_scatter block_diag copysign.Scalar copysign.Tensor cumprod diagonal_scatter dist
     embedding_renorm erfc fractional_max_pool2d fractional_max_pool3d frexp.Tensor grid_sampler_3d
-    grid_sampler_3d_backward hypot max_pool3d_with_indices_backward mkldnn_rnn_layer nextafter
+    grid_sampler_3d_backward max_pool3d_with_indices_backward mkldnn_rnn_layer nextafter
     searchsorted.Scalar searchsorted.Tensor segment_reduce signbit upsample_bicubic2d
     upsample_bilinear2d upsample_trilinear3d
 """
