@@ -8,13 +8,25 @@
 #include "dispatch/device/allocator.h"
 #include "dispatch/device/arena.h"
 #include "dispatch/device/native_device.h"
+#include "dispatch/device/pool.h"
 #include "dispatch/device/process.h"
 
 namespace torch_shark {
 namespace {
 
+// A profiler of memory sees what the program holds; when the memory itself is taken and given back
+// is up to the executor.
+void report_memory(const DeviceStorage& storage, int64_t change) {
+  if (c10::memoryProfilingEnabled()) {
+    const CpuPoolStats stats = cpu_pool().stats();
+    c10::reportMemoryUsageToProfiler(storage.address, change, stats.live, stats.reserved,
+                                     c10::Device(kShark, 0));
+  }
+}
+
 void drop_handle(void* context) {
   auto storage = c10::intrusive_ptr<DeviceStorage>::reclaim(static_cast<DeviceStorage*>(context));
+  report_memory(*storage, -static_cast<int64_t>(storage->nbytes));
   storage->referenced.store(false, std::memory_order_relaxed);
 }
 
@@ -54,6 +66,7 @@ void DeviceStorage::fail(std::shared_ptr<const std::string> why) {
 
 c10::DataPtr make_data_ptr(c10::intrusive_ptr<DeviceStorage> storage) {
   void* address = storage->address;
+  report_memory(*storage, static_cast<int64_t>(storage->nbytes));
   return {address, storage.release(), &drop_handle, c10::Device(kShark, 0)};
 }
 

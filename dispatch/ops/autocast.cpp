@@ -41,6 +41,9 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 
   m.impl("binary_cross_entropy", TORCH_FN(binary_cross_entropy_banned));
 
+  // The fast way of attention, which other devices do not take under autocast and the CPU does.
+  KERNEL_PRIVATEUSEONE(_native_multi_head_attention, lower_precision_fp)
+
   // On CUDA these become an operator of cuDNN, which casts all that it is given.
   KERNEL_PRIVATEUSEONE(lstm, input, lower_precision_fp)
   KERNEL_PRIVATEUSEONE(lstm, data, lower_precision_fp)

@@ -96,7 +96,7 @@ def test_device_alone(native):
     assert [event.name for event in device_events(profiler)].count("aten::mm") == 3
 
 
-def test_backward_is_linked_to_autograds_thread(native):
+def test_backward_is_linked(native):
     weight = torch.ones(8, 8, device="shark", requires_grad=True)
 
     def step():
@@ -150,5 +150,12 @@ def test_shapes_stacks_and_memory_are_accepted(native):
         activities=BOTH, record_shapes=True, with_stack=True, profile_memory=True, with_flops=True
     ) as profiler:
         program()
+    held = {
+        each.key: each.device_memory_usage
+        for each in profiler.key_averages()
+        if each.device_type == DeviceType.CPU
+    }
+    assert held["aten::ones"] == 64 * 64 * 4
+    assert held["aten::mm"] == 3 * 64 * 64 * 4
     shapes = {str(each.input_shapes) for each in profiler.key_averages(group_by_input_shape=True)}
     assert "[[64, 64], [64, 64]]" in shapes

@@ -82,6 +82,19 @@ def test_memory_outlives_whoever_lent_it(native):
     assert torch.equal(x.cpu(), torch.arange(1000.0))
 
 
+def test_write_is_done_although_the_tensor_is_gone(policy):
+    x = torch.arange(4.0, device="shark") + 1
+    lent = np.from_dlpack(x)
+    x.mul_(2).add_(1)
+    del x
+    torch.shark.synchronize()
+    assert lent.tolist() == [3.0, 5.0, 7.0, 9.0]
+    array = aligned(np.arange(4, dtype=np.float32), 0)
+    torch.from_dlpack(array, device="shark").mul_(2).add_(1)
+    torch.shark.synchronize()
+    assert array.tolist() == [1.0, 3.0, 5.0, 7.0]
+
+
 def test_view_exports_its_part(native):
     x = torch.arange(12.0, device="shark").view(3, 4)
     array = np.from_dlpack(x[1:, ::2])
@@ -102,6 +115,28 @@ def test_dtypes(native, dtype):
     assert torch.equal(torch.from_dlpack(x.numpy(), device="shark").cpu(), x)
 
 
+SHAPES = [(), (0,), (0, 3), (1,), (2, 1, 3)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_shapes(native, shape):
+    x = torch.rand(shape)
+    array = np.from_dlpack(x.to("shark"))
+    assert array.shape == shape
+    assert torch.equal(torch.from_numpy(array.copy()), x)
+    y = torch.from_dlpack(x.numpy(), device="shark")
+    assert torch.equal((y + 1).cpu(), x + 1)
+
+
+def test_dtype_that_numpy_lacks(native):
+    x = torch.arange(3.0, device="shark").bfloat16()
+    host = torch.from_dlpack(x, device="cpu")
+    assert host.dtype == torch.bfloat16
+    host.add_(1)
+    assert x.tolist() == [1.0, 2.0, 3.0]
+    assert torch.from_dlpack(host, device="shark").dtype == torch.bfloat16
+
+
 def test_tensor_of_the_device_stays_there(native):
     x = torch.arange(4.0, device="shark")
     y = torch.from_dlpack(x)
@@ -113,6 +148,19 @@ def test_tensor_of_the_device_stays_there(native):
     copied = torch.from_dlpack(x, copy=True)
     assert copied.is_shark
     assert copied.data_ptr() != x.data_ptr()
+
+
+def test_subclasses_are_exported_as_plain_tensors(native):
+    class Named(torch.Tensor):
+        pass
+
+    x = torch.arange(3.0, device="shark").as_subclass(Named)
+    assert np.from_dlpack(x).tolist() == [0.0, 1.0, 2.0]
+    y = torch.from_dlpack(x)
+    assert type(y) is torch.Tensor
+    assert y.data_ptr() == x.data_ptr()
+    parameter = torch.nn.Parameter(torch.ones(2, device="shark"), requires_grad=False)
+    assert np.from_dlpack(parameter).tolist() == [1.0, 1.0]
 
 
 def test_to_the_cpu_and_back(native):
