@@ -364,6 +364,26 @@ def test_gradients_of_attention(planner: Planner, is_causal: bool) -> None:
     assert planned.compiled == 1
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_gradients_of_a_transposed_convolution(planner: Planner, groups: int) -> None:
+    x, weight = torch.randn(2, 4, 5, 5), torch.randn(4, 3, 3, 3)
+    shape = ([2, 2], [1, 1], [1, 1], True, [1, 1], groups)
+    given = torch.randn_like(aten.convolution(x, weight, None, *shape))
+
+    def run(given: Any, x: Any, weight: Any) -> Any:
+        bias = [3 * groups]
+        return aten.convolution_backward(given, x, weight, bias, *shape, [True, True, True])
+
+    assert check(planner, run, given, x, weight).compiled == 1
+
+
+def test_whether_all_or_any_are_true(planner: Planner) -> None:
+    def run(x: Any) -> Any:
+        return [torch._is_all_true(x), torch._is_any_true(x)]
+
+    check(planner, run, torch.tensor([True, False]))
+
+
 def test_losses(planner: Planner) -> None:
     check(
         planner,

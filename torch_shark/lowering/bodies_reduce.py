@@ -1,4 +1,4 @@
-"""Reductions to a place: the first of the largest or smallest values, NaN before all others."""
+"""Reductions: to a place, the first of the largest or smallest values, and to one truth."""
 
 from __future__ import annotations
 
@@ -44,3 +44,15 @@ def _register(name: str, reduce: Callable[..., Tensor]) -> None:
 
 _register("max", torch.amax)
 _register("min", torch.amin)
+
+
+@body("_is_all_true")
+def is_all_true(self: Tensor) -> Tensor:
+    """Return whether all are true, a 0-d tensor."""
+    return self.all()
+
+
+@body("_is_any_true")
+def is_any_true(self: Tensor) -> Tensor:
+    """Return whether any is true, a 0-d tensor."""
+    return self.any()

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from torch_shark.lowering import (
+    bodies_conv,
     bodies_foreach,
     bodies_index,
     bodies_math,
@@ -26,6 +27,7 @@ from torch_shark.lowering.operators import find_operator
 
 # Importing a module of bodies registers what it holds.
 _MODULES = (
+    bodies_conv,
     bodies_foreach,
     bodies_index,
     bodies_math,
