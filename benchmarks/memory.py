@@ -1,8 +1,10 @@
-"""Peak memory of training steps on the shark device, replayed natively, against the CPU.
+"""Peak memory of real programs on the shark device, replayed natively, against the CPU.
 
-A figure is the growth of a fresh process's resident memory, from after the model's construction to
-the peak of a few steps, and the median of several processes. `python benchmarks/memory.py` prints
-the table; `python benchmarks/memory.py MODEL DEVICE` is one such process and prints bytes.
+A figure is the growth of a fresh process's resident memory from before the program (models are made
+on the host and moved, as users do) to its peak, and the median of several processes.
+`python benchmarks/memory.py [PROGRAM ...]` prints the table; `python benchmarks/memory.py --one
+PROGRAM DEVICE` is one such process and prints bytes. Exits non-zero if a program takes more than
+`BAR` times what it takes on the CPU.
 """
 
 import os
@@ -15,12 +17,19 @@ from pathlib import Path
 import torch
 from torch import nn
 
-STEPS = 5
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "programs"))
+
+import framework_programs as frameworks
+import own_programs as own
+import transformer_programs as transformers
+
+BAR = 1.15
 PROCESSES = 3
+LANGUAGE = {"size": 128, "layers": 4, "vocabulary": 5000}
 
 
-def make_digits():
-    """A convolutional network, its loss, and 256 images of 8 x 8."""
+def train_digits(device, batch=4, steps=5):
+    """A convolutional network and images of 8 x 8."""
     model = nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1),
         nn.ReLU(),
@@ -29,30 +38,37 @@ def make_digits():
         nn.MaxPool2d(2),
         nn.Flatten(),
         nn.Linear(32 * 4 * 4, 10),
-    )
-    batch = {"images": torch.randn(256, 1, 8, 8), "labels": torch.randint(10, (256,))}
-    return model, lambda images, labels: nn.functional.cross_entropy(model(images), labels), batch
+    ).to(device)
+    images, labels = torch.randn(batch, 1, 8, 8).to(device), torch.randint(10, (batch,)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(steps):
+        loss = nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield loss.item()
 
 
-def make_bert():
-    """Four layers of BERT of hidden size 256, a loss, and 16 sentences of 128 tokens."""
-    from transformers import BertConfig, BertModel
-
-    config = BertConfig(
-        hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024
-    )
-    model = BertModel(config)
-    batch = {"tokens": torch.randint(config.vocab_size, (16, 128))}
-    return model, lambda tokens: model(tokens).last_hidden_state.square().mean(), batch
-
-
-def make_tiny():
-    """The least that trains."""
-    model = nn.Linear(8, 8)
-    return model, lambda x: model(x).sum(), {"x": torch.randn(4, 8)}
-
-
-MODELS = {"digits": make_digits, "bert": make_bert}
+# Each program, and the sizes at which it is measured. At its own, small, sizes it runs before the
+# measurement: what is imported and made once per process is not the program's.
+PROGRAMS = {
+    "digits": (train_digits, {"batch": 512}),
+    "bert": (transformers.train_bert, {**LANGUAGE, "batch": 8, "length": 64}),
+    "gpt2": (transformers.train_gpt2, {**LANGUAGE, "batch": 8, "length": 64}),
+    "gpt2-text": (
+        transformers.generate_gpt2,
+        {"shape": LANGUAGE, "batch": 32, "length": 64, "max_new_tokens": 16},
+    ),
+    "t5": (transformers.train_t5, {**LANGUAGE, "batch": 8, "length": 48}),
+    "vit": (transformers.train_vit, {"size": 128, "layers": 4, "batch": 16, "side": 64}),
+    "resnet": (transformers.train_resnet, {"sizes": (16, 32, 64), "batch": 16, "side": 64}),
+    "unet": (own.train_unet, {"width": 16, "batch": 8, "side": 32}),
+    "lstm": (own.train_lstm, {"words": 5000, "size": 128, "batch": 32, "length": 16}),
+    "gnn": (own.train_gnn, {"size": 64, "layers": 3, "graphs": 64, "nodes": 50, "edges": 200}),
+    "vae": (own.train_vae, {"width": 64, "batch": 512}),
+    "dqn": (own.train_dqn, {"size": 512, "batch": 256, "episodes": 30, "steps": 30}),
+    "lora": (frameworks.train_lora, {**LANGUAGE, "batch": 8, "length": 64}),
+}
 
 
 def resident(field):
@@ -61,27 +77,27 @@ def resident(field):
     return int(re.search(rf"^{field}:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
 
 
-def growth(make, device):
-    """Bytes by which training a few steps of a model makes this process grow."""
+def run(program, device, sizes):
+    """Run a program to its end."""
     torch.manual_seed(0)
-    model, loss_of, batch = make()
-    model.to(device)
-    batch = {name: value.to(device) for name, value in batch.items()}
+    for _ in program(device, **sizes):
+        pass
+    torch.shark.synchronize()
+
+
+def growth(name, device):
+    """Bytes by which a program makes this process grow."""
+    program, sizes = PROGRAMS[name]
+    run(program, device, {})
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-    optimizer = torch.optim.AdamW(model.parameters())
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        loss = loss_of(**batch)
-        loss.backward()
-        optimizer.step()
-        loss.item()
+    run(program, device, sizes)
     return resident("VmHWM") - before
 
 
 def measure(name, device):
     """The median growth of fresh processes under the native policy, in bytes."""
-    command = [sys.executable, __file__, name, device]
+    command = [sys.executable, __file__, "--one", name, device]
     environment = os.environ | {"TORCH_SHARK_POLICY": "native"}
     runs = [
         subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
@@ -92,16 +108,17 @@ def measure(name, device):
 
 def main():
     """Print the table, or be one of the measured processes."""
-    if len(sys.argv) == 3:
-        name, device = sys.argv[1:]
-        growth(make_tiny, device)  # what is imported and made once per process is not the model's
-        print(growth(MODELS[name], device))
-        return
-    print("model      CPU MiB  shark MiB  ratio")
-    for name in MODELS:
+    if sys.argv[1:2] == ["--one"]:
+        print(growth(*sys.argv[2:]))
+        return 0
+    missed = 0
+    print(f"program      CPU MiB  shark MiB  ratio  (bar {BAR})")
+    for name in sys.argv[1:] or PROGRAMS:
         cpu, shark = measure(name, "cpu"), measure(name, "shark")
-        print(f"{name:8s} {cpu / 2**20:9.1f}  {shark / 2**20:9.1f}  {shark / cpu:5.2f}")
+        print(f"{name:10s} {cpu / 2**20:9.1f}  {shark / 2**20:9.1f}  {shark / cpu:5.2f}")
+        missed += shark > BAR * cpu
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -86,3 +88,17 @@ def test_compile_backend_runs_regions(tmp_path):
     output = run("compile_backend.py", tmp_path)
     assert number(r"regions (\d+)", output) > 0
     assert number(r"result .* (\S+)\n", output) <= 1e-6
+
+
+@pytest.mark.parametrize("policy", ["native", pytest.param("iree", marks=pytest.mark.slow)])
+def test_finetune_bert_learns(tmp_path, policy):
+    output = run("finetune_bert.py", tmp_path, policy)
+    epochs = re.findall(r"loss (\S+)   windows (\d+)   compiles (\d+)", output)
+    assert float(epochs[-1][0]) < 0.7 * float(epochs[0][0])
+    assert {(windows, compiles) for _, windows, compiles in epochs[2:]} == {("6", "0")}
+    assert (epochs[0][2] == "0") == (policy == "native")
+    assert re.findall(r"\. +(music|food|weather)$", output, re.MULTILINE) == [
+        "music",
+        "food",
+        "weather",
+    ]

@@ -80,32 +80,48 @@ class SharkAccelerator:
 
 
 def _register(trainer_package: str, fabric_package: str) -> None:
-    """Add the accelerator to the registries of one distribution of Lightning."""
+    """Make the accelerator known to one distribution of Lightning."""
     accelerators = import_module(f"{trainer_package}.accelerators")
     kind = type("SharkAccelerator", (SharkAccelerator, accelerators.Accelerator), {})
     fabric = import_module(f"{fabric_package}.accelerators")
     for registry in (accelerators.AcceleratorRegistry, fabric.ACCELERATOR_REGISTRY):
         registry.register("shark", kind, description="torch.device('shark')")
     connector = import_module(f"{trainer_package}.trainer.connectors.accelerator_connector")
-    _place(connector._AcceleratorConnector, import_module(f"{trainer_package}.strategies"))
+    _connect(connector._AcceleratorConnector, "_precision_flag", trainer_package)
     connector = import_module(f"{fabric_package}.connector")
-    _place(connector._Connector, import_module(f"{fabric_package}.strategies"))
+    _connect(connector._Connector, "_precision_input", fabric_package)
 
 
-def _place(connector_class: Any, strategies: Any) -> None:
-    """Put the strategy of a single device there: Lightning has the CPU for one it does not know."""
-    choose = connector_class._choose_strategy
+def _connect(connector_class: Any, precision_flag: str, package: str) -> None:
+    """Mend two choices that Lightning makes for an accelerator that it does not know.
 
-    @wraps(choose)
-    def choose_strategy(connector: Any) -> Any:
-        strategy = choose(connector)
-        if isinstance(connector.accelerator, SharkAccelerator) and isinstance(
-            strategy, strategies.SingleDeviceStrategy
-        ):
-            return strategies.SingleDeviceStrategy(connector._parallel_devices[0])
-        return strategy
+    Its strategy of a single device is on the CPU, and its mixed precision casts on CUDA.
+    """
+    single_device = import_module(f"{package}.strategies").SingleDeviceStrategy
+    mixed_precision = import_module(f"{package}.plugins.precision").MixedPrecision
+    choose_strategy = connector_class._choose_strategy
+    init_precision = connector_class._check_and_init_precision
 
-    connector_class._choose_strategy = choose_strategy
+    @wraps(choose_strategy)
+    def strategy(connector: Any) -> Any:
+        chosen = choose_strategy(connector)
+        if _is_ours(connector) and isinstance(chosen, single_device):
+            return single_device(connector._parallel_devices[0])
+        return chosen
+
+    @wraps(init_precision)
+    def precision(connector: Any) -> Any:
+        flag = getattr(connector, precision_flag)
+        if _is_ours(connector) and flag in ("16-mixed", "bf16-mixed"):
+            return mixed_precision(flag, "shark")
+        return init_precision(connector)
+
+    connector_class._choose_strategy = strategy
+    connector_class._check_and_init_precision = precision
+
+
+def _is_ours(connector: Any) -> bool:
+    return isinstance(connector.accelerator, SharkAccelerator)
 
 
 for _trainer_package, _fabric_package in (
