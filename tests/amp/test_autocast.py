@@ -268,3 +268,19 @@ def test_checkpoint_recomputes_under_the_same_casts(native):
         )
     y.sum().backward()
     assert seen == [torch.bfloat16] * 2
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_attention_in_training_and_evaluation(native, dtype, training):
+    def program(d, dtype):
+        torch.manual_seed(0)
+        layer = nn.MultiheadAttention(8, 2, batch_first=True).train(training).to(d)
+        x = torch.rand(2, 3, 8).to(d)
+        casting = torch.autocast(d, dtype=dtype, enabled=dtype != torch.float32)
+        with torch.inference_mode(not training), casting:
+            y = layer(x, x, x, need_weights=False)[0].detach()
+        assert y.dtype == dtype
+        return [y]
+
+    rounds_no_worse_than_the_cpu(program, dtype)
