@@ -6,6 +6,7 @@
 
 #include "dispatch/device/process.h"
 #include "dispatch/exec/blocking.h"
+#include "dispatch/exec/failures.h"
 #include "dispatch/exec/run_window.h"
 #include "dispatch/metrics.h"
 
@@ -83,7 +84,7 @@ void Executor::wait_for_turn(std::unique_lock<std::mutex>& lock) {
 // The caller is about to raise it; nothing runs.
 std::exception_ptr Executor::take_error() {
   if (error_) {
-    forget_stale_storages();
+    forget_failed_writes();
   }
   return std::exchange(error_, nullptr);
 }

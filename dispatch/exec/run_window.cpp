@@ -5,13 +5,13 @@
 #include <cstring>
 #include <iostream>
 #include <sstream>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "dispatch/config.h"
 #include "dispatch/device/native_device.h"
 #include "dispatch/device/pool.h"
 #include "dispatch/exec/check_indices.h"
+#include "dispatch/exec/failures.h"
 #include "dispatch/exec/plan.h"
 #include "dispatch/exec/profile.h"
 #include "dispatch/exec/replay.h"
@@ -19,14 +19,6 @@
 
 namespace torch_shark {
 namespace {
-
-using Failure = std::shared_ptr<const std::string>;
-
-// Storages that kept an older content, and why. Belongs to whoever runs windows.
-std::unordered_map<c10::intrusive_ptr<DeviceStorage>, Failure>& stale() {
-  static auto* storages = new std::unordered_map<c10::intrusive_ptr<DeviceStorage>, Failure>();
-  return *storages;
-}
 
 // Memory that came from elsewhere may lie where executables cannot read it.
 c10::intrusive_ptr<NativeBuffer> aligned(const c10::intrusive_ptr<NativeBuffer>& buffer) {
@@ -87,11 +79,13 @@ class WindowRun {
 
   void run_native(Entry& entry) {
     if (Failure failure = failure_of_operands(entry)) {
-      fail(entry, failure);
+      refuse(entry, failure);
     } else {
       const StepSpan span(StepSpan::Kind::device, origins_.of(entry),
                           [&] { return entry.op->name; });
-      attempt(entry, [&] { replay(entry); });
+      if (attempt(entry, [&] { replay(entry); })) {
+        succeed(entry);
+      }
     }
     entry.release();
   }
@@ -129,6 +123,7 @@ class WindowRun {
     metrics().regions.fetch_add(1, std::memory_order_relaxed);
     metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
     for (uint32_t i : step.entries) {
+      succeed(window_.entries[i]);
       window_.entries[i].release();
     }
   }
@@ -201,44 +196,24 @@ class WindowRun {
         error_ = std::current_exception();
       }
       const auto* described = dynamic_cast<const c10::Error*>(&error);
-      fail(entry, std::make_shared<const std::string>(
-                      c10::str(entry.op->name, " failed: ",
-                               described ? described->what_without_backtrace() : error.what())));
+      const auto failure = std::make_shared<const std::string>(
+          c10::str(entry.op->name,
+                   " failed: ", described ? described->what_without_backtrace() : error.what()));
+      await_raise(failure);
+      fail(entry, failure);
       return false;
     }
   }
 
-  static Failure failure_of_operands(const Entry& entry) {
-    for (const TensorRef& ref : entry.operands) {
-      if (ref.storage &&
-          ref.storage->state.load(std::memory_order_acquire) == StorageState::failed) {
-        return ref.storage->failure;
-      }
-      if (const auto found = stale().find(ref.storage); found != stale().end()) {
-        return found->second;
-      }
-    }
-    return nullptr;
-  }
-
-  // Results have no value. An argument written in place keeps the one that it had: a step that
-  // failed costs no parameters.
-  static void fail(Entry& entry, const Failure& failure) {
-    for (const TensorRef& ref : entry.results) {
-      if (ref.storage) {
-        ref.storage->fail(failure);
-      }
-    }
-    for (size_t i = 0; i < entry.op->args.size(); ++i) {
-      if (!entry.op->args[i].written) {
-        continue;
-      }
-      for (const TensorRef& ref : entry.operands_of(i)) {
-        if (ref.storage && !ref.storage->buffer) {
-          ref.storage->fail(failure);
-        } else if (ref.storage) {
-          stale().emplace(ref.storage, failure);
-        }
+  // After its error has been raised the program may go on as if nothing had happened. What keeps
+  // its content then must not pass for what should have been written: that is raised too.
+  void refuse(Entry& entry, const Failure& failure) {
+    if (fail(entry, failure) && !awaits_raise(failure)) {
+      await_raise(failure);
+      try {
+        raise_without_value(failure);
+      } catch (...) {
+        error_ = error_ ? error_ : std::current_exception();
       }
     }
   }
@@ -299,13 +274,6 @@ std::exception_ptr run_window(Window& window) {
     mark->passed.store(true, std::memory_order_release);
   }
   return error;
-}
-
-void forget_stale_storages() { stale().clear(); }
-
-void check_readable(const DeviceStorage& storage) {
-  TORCH_CHECK(storage.state.load(std::memory_order_acquire) != StorageState::failed,
-              "[shark] expected a tensor with a value, but ", *storage.failure);
 }
 
 }  // namespace torch_shark

@@ -11,12 +11,4 @@ namespace torch_shark {
 // so, in turn, whatever reads them; the rest goes on. Returns the first error, naming its operator.
 std::exception_ptr run_window(Window& window);
 
-// The error that run_window returned is raised now. Until then nothing is computed from a storage
-// that kept an older content because a write to it failed: a training step without gradients then
-// changes no parameter. Call it while no window runs.
-void forget_stale_storages();
-
-// Raises if the storage's content was never computed because its operator failed.
-void check_readable(const DeviceStorage& storage);
-
 }  // namespace torch_shark

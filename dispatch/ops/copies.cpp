@@ -8,8 +8,8 @@
 #include <torch/library.h>
 
 #include "dispatch/device/native_device.h"
+#include "dispatch/exec/failures.h"
 #include "dispatch/exec/replay.h"
-#include "dispatch/exec/run_window.h"
 #include "dispatch/ops/read.h"
 #include "dispatch/ops/resize.h"
 #include "dispatch/window/bounds.h"

@@ -1,9 +1,9 @@
 #include "dispatch/ops/run_now.h"
 
 #include "dispatch/device/native_device.h"
+#include "dispatch/exec/failures.h"
 #include "dispatch/exec/profile.h"
 #include "dispatch/exec/replay.h"
-#include "dispatch/exec/run_window.h"
 #include "dispatch/ops/resize.h"
 #include "dispatch/window/recorder.h"
 
@@ -84,10 +84,8 @@ void run_now(OpInfo& op, torch::jit::Stack& stack, FlushReason reason) {
   build_entry(entry, bump, op, stack, {});
   torch::jit::Stack results;
   Recorder::instance().run_exclusive(reason, [&] {
-    for (const TensorRef& ref : entry.operands) {
-      if (ref.storage) {
-        check_readable(*ref.storage);
-      }
+    if (const Failure failure = failure_of_operands(entry)) {
+      raise_without_value(failure);
     }
     const StepSpan span(StepSpan::Kind::device, current_origin(), [&] { return op.name; });
     ReplayScope scope;
@@ -102,6 +100,7 @@ void run_now(OpInfo& op, torch::jit::Stack& stack, FlushReason reason) {
     if (op.writes) {
       settle_arguments(op, stack, natives);
     }
+    succeed(entry);
     for (size_t i = 0; i < results.size(); ++i) {
       results[i] = wrap_result(op, op.results[i], stack, std::move(results[i]));
     }
