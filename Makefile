@@ -19,7 +19,7 @@ CPP_SOURCES := $(shell find dispatch csrc_py -name '*.cpp' -o -name '*.h')
 CPP_TESTS := $(wildcard tests/cpp/*)
 BUILD_INPUTS := $(CPP_SOURCES) setup.py dispatch/ops/generate_structured_metas.py
 
-.PHONY: venv build demo test test-cpp test-full bench bench-dispatch lint format knobs clean
+.PHONY: venv build demo test test-cpp test-full bench bench-dispatch lint format knobs operators clean
 
 venv: $(INSTALL_STAMP)
 
@@ -36,22 +36,40 @@ test-full: $(INSTALL_STAMP) test-cpp
 
 # make test-cpp SANITIZE=address,undefined  or  SANITIZE=thread
 SANITIZE ?=
+CPP_HEADERS := $(filter %.h,$(CPP_SOURCES))
 TEST_BUILD := build/tests$(if $(SANITIZE),-$(SANITIZE))
 TORCH_DIR = $(shell $(BIN)/python -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])")
-CXX_TEST = $(CXX) -std=c++20 -O1 -g -Wall -Wextra $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -I. \
-	-isystem $(TORCH_DIR)/include $(filter %.cpp,$^) -o $@ \
+CXX_FLAGS = -std=c++20 -O1 -g1 -Wall -Wextra -fvisibility=hidden -I. -isystem $(TORCH_DIR)/include \
+	-isystem $(TORCH_DIR)/include/torch/csrc/api/include $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+CXX_TEST = $(CXX) $(CXX_FLAGS) $(filter %.cpp %.o,$^) -o $@ \
 	-L$(TORCH_DIR)/lib -ltorch_cpu -lc10 -Wl,-rpath,$(TORCH_DIR)/lib -pthread
 
-test-cpp: $(TEST_BUILD)/test_cut $(TEST_BUILD)/test_pool
+test-cpp: $(TEST_BUILD)/test_cut $(TEST_BUILD)/test_pool $(TEST_BUILD)/test_threads
 	$(TEST_BUILD)/test_cut
 	$(TEST_BUILD)/test_pool
+	OMP_NUM_THREADS=1 $(TEST_BUILD)/test_threads
 
 $(TEST_BUILD)/test_cut: tests/cpp/test_cut.cpp tests/cpp/check.h dispatch/window/cut.h
 $(TEST_BUILD)/test_pool: tests/cpp/test_pool.cpp tests/cpp/check.h \
 	$(wildcard dispatch/device/pool.*) $(wildcard dispatch/device/native_memory.*)
-$(TEST_BUILD)/%: $(TORCH_STAMP)
+$(TEST_BUILD)/test_%: $(TORCH_STAMP)
 	mkdir -p $(@D)
 	$(CXX_TEST)
+
+# The whole core: the extension's own objects, or compiled anew for a sanitizer. PyTorch's structured
+# metas hold no state: they are as the build left them.
+CORE_SOURCES := $(shell find dispatch -name '*.cpp')
+CORE_OBJECTS := $(CORE_SOURCES:%.cpp=$(if $(SANITIZE),$(TEST_BUILD),build/objects)/%.o)
+METAS = $(wildcard build/objects/build/generated/*.o)
+
+$(TEST_BUILD)/test_threads: $(TEST_BUILD)/tests/cpp/test_threads.o $(CORE_OBJECTS) | $(BUILD_STAMP)
+	$(CXX_TEST) $(METAS)
+$(TEST_BUILD)/%.o: %.cpp $(CPP_HEADERS) | $(TORCH_STAMP)
+	mkdir -p $(@D)
+	$(CXX) $(CXX_FLAGS) -c $< -o $@
+ifeq ($(SANITIZE),)
+$(CORE_OBJECTS): $(BUILD_STAMP) ;
+endif
 
 # OpenMP threads that spin would take the cores from the executor and from IREE's workers.
 bench: bench-dispatch
@@ -73,6 +91,10 @@ format: $(INSTALL_STAMP)
 
 knobs: $(INSTALL_STAMP)
 	@$(BIN)/python -m torch_shark
+
+# Takes an hour or two: every operator is compiled in every dtype.
+operators: $(INSTALL_STAMP)
+	$(BIN)/python tests/ops/survey.py > build/survey.jsonl
 
 clean:
 	rm -rf build dist *.egg-info torch_shark/*.so torch_shark/_build_info.py $(VENV)/.stamp-*

@@ -28,10 +28,10 @@ void Executor::enqueue(std::unique_ptr<Window> window, bool wake) {
   arm_fork_check();
   std::lock_guard<std::mutex> lock(mutex_);
   queue_.push_back(std::move(window));
+  ++enqueued_;
   queued_.store(queue_.size(), std::memory_order_relaxed);
   if (wake || queue_.back()->entries.size() > kInlineOperators) {
     if (!thread_.joinable()) {
-      stopping_ = false;
       thread_ = std::thread([this] { run_thread(); });
     }
     work_.notify_one();
@@ -50,6 +50,7 @@ void Executor::run_front(std::unique_lock<std::mutex>& lock) {
   if (error && !error_) {
     error_ = std::move(error);
   }
+  ++finished_;
   finish_turn(lock);
 }
 
@@ -66,13 +67,15 @@ void Executor::finish_turn(std::unique_lock<std::mutex>& /*held*/) {
   }
 }
 
+// What others enqueue meanwhile is not waited for: a thread that never rests would hold up all.
 void Executor::wait_for_turn(std::unique_lock<std::mutex>& lock) {
   TORCH_CHECK(
       !running_ || runner_ != std::this_thread::get_id(),
       "[shark] expected an operator's native kernel to use native tensors, but it waits for "
       "the shark device, which waits for it");
-  while (running_ || !queue_.empty()) {
-    if (!running_ && queue_.front()->entries.size() <= kInlineOperators) {
+  const uint64_t last = enqueued_;
+  while (running_ || finished_ < last) {
+    if (!running_ && (queue_.front()->entries.size() <= kInlineOperators || !thread_.joinable())) {
       metrics().inline_windows.fetch_add(1, std::memory_order_relaxed);
       run_front(lock);
     } else {
@@ -90,7 +93,6 @@ std::exception_ptr Executor::take_error() {
 }
 
 void Executor::drain() {
-  check_process();
   std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
   std::exception_ptr error;
   {
@@ -106,7 +108,6 @@ void Executor::drain() {
 }
 
 void Executor::run_exclusive(const std::function<void()>& work) {
-  check_process();
   std::exception_ptr error;
   {
     BlockingScope blocking;
@@ -152,9 +153,8 @@ void Executor::stop() {
   std::unique_lock<std::mutex> lock(mutex_);
   wait_for_turn(lock);
   if (thread_.joinable()) {
-    stopping_ = true;
-    work_.notify_all();
     std::thread ending = std::move(thread_);
+    work_.notify_all();
     lock.unlock();
     ending.join();
   }
@@ -163,9 +163,11 @@ void Executor::stop() {
 void Executor::run_thread() {
   c10::setThreadName("shark_executor");
   std::unique_lock<std::mutex> lock(mutex_);
+  // Another thread may have taken its place by the time that it learns that it was dismissed.
+  const auto dismissed = [this] { return thread_.get_id() != std::this_thread::get_id(); };
   while (true) {
-    work_.wait(lock, [this] { return stopping_ || (!running_ && !queue_.empty()); });
-    if (stopping_) {
+    work_.wait(lock, [&] { return dismissed() || (!running_ && !queue_.empty()); });
+    if (dismissed()) {
       return;
     }
     run_front(lock);

@@ -1,6 +1,7 @@
 #include "dispatch/window/recorder.h"
 
 #include "dispatch/config.h"
+#include "dispatch/device/process.h"
 #include "dispatch/exec/executor.h"
 #include "dispatch/exec/profile.h"
 #include "dispatch/window/hash.h"
@@ -81,6 +82,7 @@ void Recorder::append(Entry& entry) {
 
 void Recorder::record(OpInfo& op, std::span<const c10::IValue> args,
                       std::span<const at::Tensor> results) {
+  check_process();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     cut_if_due();
@@ -100,6 +102,7 @@ void Recorder::record(OpInfo& op, std::span<const c10::IValue> args,
 void Recorder::record_bytes(c10::intrusive_ptr<DeviceStorage> to,
                             c10::intrusive_ptr<DeviceStorage> from, size_t nbytes) {
   static OpInfo& op = find_op_info("aten::copy_");
+  check_process();
   std::lock_guard<std::mutex> lock(mutex_);
   cut_if_due();
   Entry& entry = window_->entries.emplace_back();
@@ -159,11 +162,15 @@ void Recorder::submit(FlushReason reason, bool wake) {
 }
 
 void Recorder::flush(FlushReason reason) {
+  if (in_forked_child()) {  // training on the CPU, it comes here after each step
+    return;
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   submit(reason, /*wake=*/true);
 }
 
 void Recorder::synchronize(FlushReason reason) {
+  check_process();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     submit(reason, /*wake=*/false);
@@ -172,6 +179,7 @@ void Recorder::synchronize(FlushReason reason) {
 }
 
 void Recorder::run_exclusive(FlushReason reason, const std::function<void()>& work) {
+  check_process();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     submit(reason, /*wake=*/false);
@@ -180,11 +188,13 @@ void Recorder::run_exclusive(FlushReason reason, const std::function<void()>& wo
 }
 
 bool Recorder::query() {
+  check_process();
   flush(FlushReason::event);
   return executor_.idle();
 }
 
 void Recorder::mark(std::shared_ptr<EventMark> mark) {
+  check_process();
   std::lock_guard<std::mutex> lock(mutex_);
   window_->marks.push_back(std::move(mark));
   submit(FlushReason::event, /*wake=*/true);

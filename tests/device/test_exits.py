@@ -25,6 +25,49 @@ ENDINGS = {
     "work at exit": ("import atexit; atexit.register(lambda: (x * 2).cpu())", 0, "", "iree"),
     "os._exit": ("import os; os._exit(4)", 4, "", "native"),
     "exception": ("raise KeyError('mine')", 1, "KeyError: 'mine'", "native"),
+    "exception in a backward": (
+        "y.register_hook(lambda grad: {}['mine']); y.sum().backward()",
+        1,
+        "KeyError: 'mine'",
+        "native",
+    ),
+    "Ctrl-C in a window": (
+        "import os, signal, threading\n"
+        "z = torch.ones(700, 700, device='shark')\n"
+        "for _ in range(40):\n"
+        "    z = (z @ z).clamp(0, 1)\n"
+        "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "while True:\n"
+        "    z.cpu(); z = z + 1",
+        -2,
+        "KeyboardInterrupt",
+        "native",
+    ),
+    "Ctrl-C while recording": (
+        "import os, signal, threading\n"
+        "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "while True:\n"
+        "    x = x + 1",
+        -2,
+        "KeyboardInterrupt",
+        "native",
+    ),
+    "failed operator": (
+        "z = torch.zeros(8, 8, device='shark')\n"
+        "for i in (0, 9):\n"
+        "    z[torch.tensor([i], device='shark')].sum()",
+        0,
+        "",
+        "native",
+    ),
+    "generator, hooks and graph": (
+        "g = torch.Generator('shark'); z = torch.rand(3, device='shark', generator=g)\n"
+        "z.requires_grad_().register_hook(lambda grad: grad)\n"
+        "kept = (z.exp().sum(), g); kept[0].backward(create_graph=False, retain_graph=True)",
+        0,
+        "",
+        "native",
+    ),
     "daemon thread": (
         "import threading, time\n"
         "def work():\n"
@@ -55,17 +98,46 @@ def test_process_ends_without_a_word_of_its_own(python, ending):
 
 FORK = """
 import os, sys, torch
-x = torch.ones(3, device="shark") + 1
-x.cpu()
-pending = x * 2
+x = torch.ones(3, device="shark", requires_grad=True)
+y = x + 1
+y.cpu()
+generator = torch.Generator("shark")
+event = torch.Event("shark")
+pending = y * 2
 child = os.fork()
 if child == 0:
-    for use in (lambda: x + 1, lambda: x.cpu(), lambda: torch.zeros(2, device="shark")):
+    uses = (
+        lambda: x + 1,
+        lambda: y.cpu(),
+        lambda: y.tolist(),
+        lambda: print(y),
+        lambda: y.sum().item(),
+        lambda: pending.mul_(2),
+        lambda: y.backward(torch.ones(3, device="shark")),
+        lambda: torch.zeros(2, device="shark"),
+        lambda: torch.ones(2).to("shark"),
+        lambda: y.detach().copy_(torch.ones(3)),
+        lambda: y.clone(),
+        lambda: y.detach().resize_(8),
+        lambda: torch.rand(2, device="shark"),
+        lambda: generator.manual_seed(1),
+        lambda: generator.get_state(),
+        lambda: torch.shark.get_rng_state(),
+        lambda: torch.shark.synchronize(),
+        lambda: torch.shark.empty_cache(),
+        lambda: torch.shark.current_stream().synchronize(),
+        lambda: event.record(),
+        lambda: torch.UntypedStorage(8, device="shark"),
+        lambda: y.untyped_storage().resize_(64),
+    )
+    for i, use in enumerate(uses):
         try:
             use()
-            print("no error", flush=True)
+            print(i, "no error", flush=True)
         except RuntimeError as error:
-            print(str(error).splitlines()[0], flush=True)
+            print(i, str(error).splitlines()[0], flush=True)
+    print(torch.shark._is_in_bad_fork(), y.t().shape, y.device, flush=True)
+    torch.manual_seed(1)  # a worker seeds all that it has
     print(torch.ones(2).add(1).tolist(), flush=True)
     sys.exit(5)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -79,7 +151,10 @@ def test_fork_gets_the_error_that_cuda_gives_and_the_parent_goes_on(python):
         "Cannot re-initialize shark in forked subprocess. To use shark with multiprocessing, "
         "you must use the 'spawn' start method"
     )
-    assert done.stdout.splitlines() == [error] * 3 + ["[2.0, 2.0]", "5", "[4.0, 4.0, 4.0]"]
+    *refused, bad, values, status, pending = done.stdout.splitlines()
+    assert refused == [f"{i} {error}" for i in range(22)]
+    assert bad == "True torch.Size([3]) shark:0"
+    assert (values, status, pending) == ("[2.0, 2.0]", "5", "[4.0, 4.0, 4.0]")
     assert done.stderr == ""
 
 
