@@ -59,10 +59,16 @@ def div(self: Tensor, other: Any) -> Tensor:
     return in_float32(torch.div, self, other)
 
 
+def comparable(self: Tensor, other: Any) -> Tensor:
+    """Return self so that it can be compared with `other`: IREE makes bools of what bools meet."""
+    is_wider = not isinstance(other, (Tensor, bool))
+    return self.to(torch.int64) if self.dtype == torch.bool and is_wider else self
+
+
 @body("eq.Tensor", "eq.Scalar", liftable=True)
 def eq(self: Tensor, other: Any) -> Tensor:
     """Return self == other; written with `ne`, for IREE takes x == x for true where x is NaN."""
-    return torch.logical_not(torch.ne(self, other))
+    return torch.logical_not(torch.ne(comparable(self, other), other))
 
 
 def _comparison(name: str) -> None:
@@ -70,7 +76,7 @@ def _comparison(name: str) -> None:
 
     @body(f"{name}.Tensor", f"{name}.Scalar", liftable=True)
     def compare_body(self: Tensor, other: Any) -> Tensor:
-        result: Tensor = compare(self, other)
+        result: Tensor = compare(comparable(self, other), other)
         return result
 
 
@@ -82,7 +88,7 @@ for _name in ("ne", "lt", "le", "gt", "ge"):
 def maximum(self: Tensor, other: Any) -> Tensor:
     """Return the larger of two values; NaN wins."""
     if not isinstance(other, Tensor):
-        return torch.where(self < other, other, self)
+        return torch.where(comparable(self, other) < other, other, self)
     return torch.where((other > self) | (other != other), other, self)
 
 
@@ -90,7 +96,7 @@ def maximum(self: Tensor, other: Any) -> Tensor:
 def minimum(self: Tensor, other: Any) -> Tensor:
     """Return the smaller of two values; NaN wins."""
     if not isinstance(other, Tensor):
-        return torch.where(self > other, other, self)
+        return torch.where(comparable(self, other) > other, other, self)
     return torch.where((other < self) | (other != other), other, self)
 
 

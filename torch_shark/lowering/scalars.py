@@ -1,7 +1,8 @@
 """Lifted scalars: values that change between calls and must not cause a second compilation.
 
-Every host scalar is lifted, and every floating value in a `Scalar` argument of an operator in
-`LIFTABLE`. Operators outside the table keep such values as constants of the region's key.
+Every host scalar is lifted, every number that fills a tensor, and every floating value in a
+`Scalar` argument of an operator in `LIFTABLE`. Operators outside the table keep such values as
+constants of the region's key.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.operators import Operator, find_operator
 from torch_shark.record import Entry, HostScalar, TensorRef
 
+# A fill with a number known to the compiler is a constant, and its folding is wrong in places: of
+# signs, and of bools as integers. So integers are lifted here too.
+_FILLS = frozenset({"aten::fill.Scalar", "aten::fill_.Scalar"})
 _SCALAR_TYPES = frozenset({"Scalar", "Scalar?", "Scalar[]", "float", "float?"})
 
 
@@ -45,6 +49,8 @@ def lifted_kind(operator: Operator, position: int, value: Any) -> ScalarKind | N
     """Returns the vector by which an argument's value is passed, or None if it is not lifted."""
     if isinstance(value, HostScalar):
         return "f64" if value.dtype.is_floating_point else "i64"
+    if isinstance(value, int) and operator.name in _FILLS:
+        return "i64"
     if isinstance(value, float) and operator.name in LIFTABLE:
         return "f64" if position in liftable_positions(operator.name) else None
     return None

@@ -42,6 +42,9 @@ _ALIASES = (
     torch.ops.aten.lift_fresh.default,
     torch.ops.aten.lift_fresh_copy.default,
 )
+_COMPARISONS = tuple(
+    getattr(torch.ops.aten, name).Scalar for name in ("eq", "ne", "lt", "le", "gt", "ge")
+)
 
 
 def trace_region(region: Region) -> torch.fx.GraphModule:
@@ -66,6 +69,7 @@ def trace_region(region: Region) -> torch.fx.GraphModule:
             tracing_mode="fake",
         )(*arguments)
     _drop_aliases(graph.graph)
+    _compare_with_floats(graph.graph)
     graph.graph.eliminate_dead_code()
     return graph
 
@@ -76,6 +80,18 @@ def _drop_aliases(graph: torch.fx.Graph) -> None:
         for node in graph.find_nodes(op="call_function", target=overload):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+
+
+def _compare_with_floats(graph: torch.fx.Graph) -> None:
+    """Makes the integers that floats are compared with floats.
+
+    The compiler folds comparisons of constants, and takes negative integers for huge ones.
+    """
+    for overload in _COMPARISONS:
+        for node in graph.find_nodes(op="call_function", target=overload):
+            tensor, number = node.args
+            if isinstance(number, int) and tensor.meta["val"].is_floating_point():
+                node.args = (tensor, float(number))
 
 
 def _as_output(value: torch.Tensor) -> torch.Tensor:
@@ -162,10 +178,10 @@ class _Replay:
         scalar = self._scalars.get(slot)
         if scalar is None:
             return operator.python_argument(slot.arg, value)
-        dtype = compute_dtype(
-            self._region.entries[slot.entry],
-            value if isinstance(value, HostScalar) else HostScalar(0.0, torch.float64, True),
-        )
+        if not isinstance(value, HostScalar):
+            is_float = isinstance(value, float)
+            value = HostScalar(value, torch.float64 if is_float else torch.int64, True)
+        dtype = compute_dtype(self._region.entries[slot.entry], value)
         return scalar.to(dtype)
 
     def _value(self, storage: int) -> torch.Tensor:
