@@ -1,0 +1,74 @@
+"""Run all compiled cases and write what is seen: `python tests/ops/survey.py [GROUP...]`.
+
+What was wrong in a group of cases is told in a line of JSON on standard output. Groups run in a
+worker process: a compiler that crashes, hangs or eats the memory costs one group, which counts as
+wrong. Without names all groups are run and `lowered.json` written; with names it is left as it is.
+The exit code says whether all values were right.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import traceback
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import lowered
+import torch
+from compiled import differences, groups
+
+SECONDS = 600
+BYTES = 8 << 30
+
+_GROUPS = {group.name: group for group in groups()}
+
+Outcome = tuple[list[str], dict[str, set[str]]]
+
+
+def survey(names: list[str]) -> dict[str, Outcome]:
+    """Run groups and tell of each; return by name what was wrong, and what was seen."""
+    found = {}
+    pool = _worker()
+    for name in names:
+        try:
+            found[name] = pool.submit(_run, name).result(SECONDS)
+        except Exception as error:  # the worker is gone, or is to go
+            found[name] = [type(error).__name__], {}
+            for process in list(pool._processes.values()):
+                process.kill()
+            pool.shutdown()
+            pool = _worker()
+        print(json.dumps([name, found[name][0]]), flush=True)
+    pool.shutdown()
+    return found
+
+
+def _worker() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, get_context("spawn"), _limit)
+
+
+def _limit() -> None:
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
+    torch.set_num_threads(1)
+
+
+def _run(name: str) -> Outcome:
+    seen: dict[str, set[str]] = {}
+    try:
+        return differences(_GROUPS[name].cases, seen), seen
+    except Exception:
+        return [traceback.format_exc()], seen
+
+
+if __name__ == "__main__":
+    named = sys.argv[1:]
+    found = survey(named or list(_GROUPS))
+    if not named:
+        lowered.write(
+            lowered.merged((_GROUPS[name].column, seen) for name, (_, seen) in found.items())
+        )
+    sys.exit(any(wrong for wrong, _ in found.values()))
