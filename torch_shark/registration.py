@@ -18,7 +18,7 @@ from torch.utils.backend_registration import (
 
 from torch_shark import _C, choices, compiler, device, sharing
 from torch_shark.config import config, knobs, warn_of_unknown_variables
-from torch_shark.integrations import safetensors
+from torch_shark.integrations import flex_attention, safetensors
 
 
 def register() -> None:
@@ -32,6 +32,7 @@ def register() -> None:
     lazy._allowed_methods.append(torch.Tensor.shark)  # type: ignore[attr-defined]
     sharing.register()
     safetensors.register()
+    flex_attention.register()
     choices.register()
     _print_from_host()
     _settle_before_settings()

@@ -107,3 +107,21 @@ def test_gradient_of_control_flow(name: str) -> None:
         return gradients(tensors, [x])
 
     compare(run, "native")
+
+
+def test_gradient_of_attention() -> None:
+    """The CPU has none, so the same attention written out is the judge."""
+
+    def gradient(attend: Any) -> torch.Tensor:
+        x = torch.linspace(-1, 1.5, 20).reshape(4, 5).to("shark").requires_grad_()
+        (result,) = torch.autograd.grad(attend(x).square().sum(), x)
+        return result
+
+    def written_out(x: torch.Tensor) -> torch.Tensor:
+        query = x.reshape(1, 1, 4, 5).expand(2, 2, 4, 5).repeat(1, 1, 4, 1)
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, query * 2, query + 1, is_causal=True
+        )
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(gradient(attention), gradient(written_out))
