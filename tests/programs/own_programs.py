@@ -96,11 +96,12 @@ def train_lstm(
     """Truncated backpropagation through time: what the LSTM remembers goes from step to step."""
     model = LanguageModel(words, size).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    text = torch.randint(words, (batch, steps * length + 1)).to(device)
+    text = torch.randint(words, (batch, steps * length + 1))
     memory = None
     torch.manual_seed(1)
     for i in range(0, steps * length, length):
-        given, wanted = text[:, i : i + length], text[:, i + 1 : i + length + 1]
+        given = text[:, i : i + length].to(device)
+        wanted = text[:, i + 1 : i + length + 1].to(device)
         logits, memory = model(given, memory)
         memory = [value.detach() for value in memory]
         loss = F.cross_entropy(logits.flatten(0, 1), wanted.flatten())

@@ -8,12 +8,26 @@ TRAINING = slice(2, 4)  # the second step finds that Adam's scalars change
 
 @slow_when_compiled
 def test_unet(follow):
-    follow(train_unet, TRAINING, windows=2, native=set())  # the second: the moving average
+    follow(
+        train_unet,
+        TRAINING,
+        windows=2,  # the second: the moving average
+        native={"aten::arange.start_out", "aten::normal_", "aten::random_.from"},
+    )
 
 
 @slow_when_compiled
 def test_lstm_language_model(follow):
-    follow(train_lstm, TRAINING, windows=1, native=set())
+    follow(
+        train_lstm,
+        TRAINING,
+        windows=1,
+        native={
+            "aten::bernoulli_.float",
+            "aten::mkldnn_rnn_layer_backward",
+            "shark::rnn_layer",
+        },
+    )
 
 
 def test_graph_network(follow):
@@ -27,7 +41,8 @@ def test_graph_network(follow):
 
 @slow_when_compiled
 def test_variational_autoencoder(follow):
-    follow(train_vae, TRAINING, windows=3, native=set())  # a distribution checks its parameters
+    # A distribution asks whether its parameters are valid: a window ends at each.
+    follow(train_vae, TRAINING, windows=3, native={"aten::normal_"})
 
 
 def test_deep_q_learning(follow):
