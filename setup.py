@@ -29,12 +29,14 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 
 import torch
 from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
+from torch.utils.cpp_extension import BuildExtension, CppExtension, get_cxx_compiler, include_paths
 
 ROOT = Path(__file__).resolve().parent
 GENERATOR = "dispatch/ops/generate_structured_metas.py"
 GENERATED = "build/generated"
 OBJECTS = "build/objects"
+HEADERS = "dispatch/precompiled.h"
+PRECOMPILED = "build/precompiled.h"
 TORCH_MINOR = ".".join(torch.__version__.split(".")[:2])
 
 
@@ -77,6 +79,31 @@ class BuildSharkExtension(BuildExtension):
             f'TORCH_MINOR = "{TORCH_MINOR}"\n'
         )
 
+    def build_extensions(self) -> None:
+        """Compile torch's headers once, for all files: that is half of the work."""
+        for extension in self.extensions:
+            flags = extension.extra_compile_args
+            extension.extra_compile_args = flags + self.precompiled(flags)
+        super().build_extensions()
+
+    def precompiled(self, flags: list[str]) -> list[str]:
+        """What makes g++ begin each file with the precompiled headers; nothing elsewhere."""
+        compiler = get_cxx_compiler()
+        version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+        if "Free Software Foundation" not in version:
+            return []
+        header = (ROOT / PRECOMPILED).with_suffix(".h.gch")
+        # As torch calls it: g++ passes over headers that were compiled with other flags.
+        options = [*self.compiler.compiler_so[1:], *flags, "-DTORCH_API_INCLUDE_EXTENSION_H"]
+        command = [compiler, *options, "-x", "c++-header", HEADERS, "-o", str(header)]
+        recipe = header.with_suffix(".recipe")
+        wanted = "\n".join([version, *command, Path(HEADERS).read_text()])
+        if not header.exists() or not recipe.exists() or recipe.read_text() != wanted:
+            header.parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(command, check=True)
+            recipe.write_text(wanted)
+        return ["-include", str(ROOT / PRECOMPILED), "-Winvalid-pch"]
+
 
 def shark_extension() -> CppExtension:
     """``torch_shark._C``: warnings are for our own files, so torch's headers are system headers."""
@@ -86,12 +113,8 @@ def shark_extension() -> CppExtension:
     if os.environ.get("TORCH_SHARK_WERROR") == "1":
         flags.append("-Werror")
     for path in include_paths("cpu"):
-        flags += ["-isystem", path]
-    # Kineto's headers, for the profiler, include one another by their bare names.
-    kineto = [str(Path(path) / "kineto") for path in include_paths("cpu")]
-    os.environ["CPLUS_INCLUDE_PATH"] = os.pathsep.join(
-        [*kineto, *filter(None, [os.environ.get("CPLUS_INCLUDE_PATH")])]
-    )
+        # Kineto's headers, for the profiler, include one another by their bare names.
+        flags += ["-isystem", path, "-isystem", str(Path(path) / "kineto")]
     extension = CppExtension("torch_shark._C", written_sources(), extra_compile_args=flags)
     extension.include_dirs = [str(ROOT)]
     return extension

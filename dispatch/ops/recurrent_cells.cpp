@@ -17,8 +17,9 @@ at::Tensor Weights::of_hidden(const at::Tensor& h) const {
   return at::linear(h, hidden, hidden_bias);
 }
 
-Hidden lstm_step(const at::Tensor& input, const Hidden& before, const Weights& weights) {
-  const at::Tensor gates = weights.of_hidden(before[0]).add_(input);
+namespace {
+
+Hidden pass_gates(const at::Tensor& gates, const Hidden& before, const Weights& weights) {
   auto parts = gates.unsafe_chunk(4, 1);
   const at::Tensor enter = parts[0].sigmoid_();
   const at::Tensor keep = parts[1].sigmoid_();
@@ -30,6 +31,12 @@ Hidden lstm_step(const at::Tensor& input, const Hidden& before, const Weights& w
     hidden = at::matmul(hidden, weights.projection.t());
   }
   return {hidden, cell};
+}
+
+}  // namespace
+
+Hidden lstm_step(const at::Tensor& input, const Hidden& before, const Weights& weights) {
+  return pass_gates(weights.of_hidden(before[0]).add_(input), before, weights);
 }
 
 Hidden gru_step(const at::Tensor& input, const Hidden& before, const Weights& weights) {
@@ -89,7 +96,9 @@ std::tuple<at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input, at::Tensor
   check_cell_state(input, hx[0], w_hh, 0);
   check_cell_state(input, hx[1], w_hh, 1);
   const Weights weights = cell_weights(w_ih, w_hh, b_ih, b_hh);
-  const Hidden state = lstm_step(weights.of_input(input), {hx[0], hx[1]}, weights);
+  // The hidden state's product comes first: gradients add up in the order of the operators.
+  const at::Tensor gates = weights.of_hidden(hx[0]).add_(weights.of_input(input));
+  const Hidden state = pass_gates(gates, {hx[0], hx[1]}, weights);
   return {state[0], state[1]};
 }
 

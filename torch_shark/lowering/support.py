@@ -145,6 +145,7 @@ _NO_FLOAT64 = frozenset(
 )
 # Reductions and scans that have no body of ours which adds up in float32.
 _SUMS_IN_OPERAND_DTYPE = frozenset({"cumsum", "logcumsumexp", "linalg_vector_norm", "norm", "prod"})
+_ADD_UP = frozenset({"sum", "nansum", "mean", "cumsum", "cumprod", "prod"})
 _INTEGER_DIVISION = frozenset(["div", "floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"])
 _PUTS = ("index_put", "_unsafe_index_put")
 _BY_INDEX_LISTS = ("index", "_unsafe_index", *_PUTS)
@@ -282,6 +283,8 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         dtype in (torch.float16, torch.bfloat16) for dtype in floats
     ):
         return _WRONG + "IREE adds up half-width values in 16 bits"
+    if packet in _ADD_UP and floats and any(not ref.dtype.is_floating_point for ref in refs):
+        return "numbers are converted to the output's dtype before they are added up"
     if packet in _INTEGER_DIVISION:
         results = [ref.dtype for ref in entry.outputs if ref is not None] or [refs[0].dtype]
         if not results[0].is_floating_point:
