@@ -28,11 +28,14 @@ build: $(BUILD_STAMP)
 demo: $(INSTALL_STAMP)
 	$(BIN)/python examples/embed_sentences.py
 
+# A process to each core, so no more threads.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
 test: $(INSTALL_STAMP) test-cpp
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-full: $(INSTALL_STAMP) test-cpp
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # make test-cpp SANITIZE=address,undefined  or  SANITIZE=thread
 SANITIZE ?=

@@ -21,7 +21,6 @@ from torch_shark.lowering.interface import RegionInterface
 from torch_shark.lowering.kinds import KindTable
 from torch_shark.lowering.partition import Placed, Uses, find_live, find_uses, partition
 from torch_shark.lowering.region import (
-    Region,
     RegionPlan,
     ScalarSlot,
     extract,
@@ -258,7 +257,9 @@ class Planner:
                 self._unsupported[placed.kinds[entries[0]].digest] = reason
             else:
                 self._lowers |= unknown
-        elif not self._refusal(extract(place_region(entries, placed, uses), placed), whole=False):
+            return
+        plan = place_region(entries, placed, uses)
+        if not self._refusal(plan.digest, plan, placed, whole=False):
             self._lowers |= unknown
         else:
             half = len(entries) // 2
@@ -267,25 +268,29 @@ class Planner:
 
     def _reason(self, entry: int, placed: Placed, whole: bool) -> str:
         """Why an entry does not lower, or does not compile as a whole; empty if it does."""
-        key = self._key("whole entry" if whole else "entry", placed.kinds[entry].digest)
+        plan = single_entry(entry, placed)
+        return self._refusal(placed.kinds[entry].digest, plan, placed, whole)
+
+    def _refusal(self, digest: bytes, plan: RegionPlan, placed: Placed, whole: bool) -> str:
+        """What the compiler says against a region; empty if it lowers, or compiles as a whole.
+
+        The answer is stored under `digest`, so that a later process need not ask.
+        """
+        key = self._key("whole entry" if whole else "entries", digest)
         stored = self._store.get(key) if self._store else None
         if stored is not None:
             return stored.decode()
-        reason = self._refusal(extract(single_entry(entry, placed), placed), whole)
+        from torch_shark.lowering.lower import check_lowers
+
+        reason = ""
+        try:
+            check_lowers(extract(plan, placed), self._target, whole)
+        except LoweringError as error:
+            self.stats.failures.append(error)
+            reason = str(error)
         if self._store is not None:
             self._store.put(key, reason.encode())
         return reason
-
-    def _refusal(self, region: Region, whole: bool) -> str:
-        """What the compiler says against a region; empty if it lowers, or compiles as a whole."""
-        from torch_shark.lowering.lower import check_lowers
-
-        try:
-            check_lowers(region, self._target, whole)
-        except LoweringError as error:
-            self.stats.failures.append(error)
-            return str(error)
-        return ""
 
     def _key(self, what: str, digest: bytes) -> KeyParts:
         return [(what, digest.hex()), *_environment(self._target)]
