@@ -26,9 +26,11 @@ _EMPTY = "it reads an empty tensor"
 
 # Operator, column, what became of it.
 Seen = dict[str, dict[str, list[str]]]
+# What a group of cases, of one column, showed of each operator.
+Part = tuple[str, Mapping[str, Iterable[str]]]
 
 
-def merged(parts: Iterable[tuple[str, Mapping[str, Iterable[str]]]]) -> Seen:
+def merged(parts: Iterable[Part]) -> Seen:
     """One table of what was seen of operators in several groups of cases, each of one column."""
     found: Seen = {}
     for column, seen in parts:
@@ -50,6 +52,11 @@ def read() -> tuple[str, Seen]:
     """PyTorch's version, and what was seen with it."""
     data = json.loads(FILE.read_text())
     return data["torch"], data["seen"]
+
+
+def parts() -> list[Part]:
+    """What was seen, as groups of cases show it."""
+    return [(column, {name: row[column]}) for name, row in read()[1].items() for column in row]
 
 
 def unknown(now: Seen) -> list[str]:

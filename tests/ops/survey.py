@@ -1,9 +1,9 @@
-"""Run all compiled cases and write what is seen: `python tests/ops/survey.py [GROUP...]`.
+"""Run compiled cases and write what is seen: `python tests/ops/survey.py [GROUP...]`.
 
 What was wrong in a group of cases is told in a line of JSON on standard output. Groups run in a
 worker process: a compiler that crashes, hangs or eats the memory costs one group, which counts as
-wrong. Without names all groups are run and `lowered.json` written; with names it is left as it is.
-The exit code says whether all values were right.
+wrong. What the named groups show is added to `lowered.json`; without names all groups are run and
+the file is made anew. The exit code says whether all values were right.
 """
 
 from __future__ import annotations
@@ -28,22 +28,25 @@ _GROUPS = {group.name: group for group in groups()}
 Outcome = tuple[list[str], dict[str, set[str]]]
 
 
-def survey(names: list[str]) -> dict[str, Outcome]:
-    """Run groups and tell of each; return by name what was wrong, and what was seen."""
-    found = {}
+def survey(names: list[str], parts: list[lowered.Part]) -> bool:
+    """Run groups, tell of each and write what all showed, after `parts`; whether all were right."""
+    right = True
     pool = _worker()
     for name in names:
         try:
-            found[name] = pool.submit(_run, name).result(SECONDS)
+            wrong, seen = pool.submit(_run, name).result(SECONDS)
         except Exception as error:  # the worker is gone, or is to go
-            found[name] = [type(error).__name__], {}
+            wrong, seen = [type(error).__name__], {}
             for process in list(pool._processes.values()):
                 process.kill()
             pool.shutdown()
             pool = _worker()
-        print(json.dumps([name, found[name][0]]), flush=True)
+        print(json.dumps([name, wrong]), flush=True)
+        right &= not wrong
+        parts.append((_GROUPS[name].column, seen))
+        lowered.write(lowered.merged(parts))
     pool.shutdown()
-    return found
+    return right
 
 
 def _worker() -> ProcessPoolExecutor:
@@ -66,9 +69,5 @@ def _run(name: str) -> Outcome:
 
 if __name__ == "__main__":
     named = sys.argv[1:]
-    found = survey(named or list(_GROUPS))
-    if not named:
-        lowered.write(
-            lowered.merged((_GROUPS[name].column, seen) for name, (_, seen) in found.items())
-        )
-    sys.exit(any(wrong for wrong, _ in found.values()))
+    known = lowered.parts() if named else []
+    sys.exit(not survey(named or list(_GROUPS), known))
