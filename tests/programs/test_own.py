@@ -12,7 +12,14 @@ def test_unet(follow):
         train_unet,
         TRAINING,
         windows=2,  # the second: the moving average
-        native={"aten::arange.start_out", "aten::normal_", "aten::random_.from"},
+        native={
+            "aten::arange.start_out",
+            "aten::avg_pool2d_backward",
+            "aten::normal_",
+            "aten::random_.from",
+            "aten::upsample_bilinear2d",
+            "aten::upsample_bilinear2d_backward",
+        },
     )
 
 
