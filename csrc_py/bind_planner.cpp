@@ -50,6 +50,23 @@ py::object to_number(const c10::Scalar& value) {
                            : py::object(py::int_(value.toLong()));
 }
 
+// Called by the interpreter on the main thread.
+int raise_pending(void* exception) {
+  const auto raised = py::reinterpret_steal<py::object>(static_cast<PyObject*>(exception));
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.ptr())), raised.ptr());
+  return -1;
+}
+
+// KeyboardInterrupt and SystemExit, which a signal's handler raises on the main thread, are not
+// about the code that they stop. They go on once the interpreter has the main thread again.
+[[noreturn]] void interrupt(const py::error_already_set& error) {
+  if (Py_AddPendingCall(&raise_pending, error.value().inc_ref().ptr()) != 0) {
+    error.value().dec_ref();
+    PyErr_SetInterrupt();  // too many calls pend: a Ctrl-C gets through always
+  }
+  throw Interrupted();
+}
+
 // Runs Python and turns its exceptions into ones that need no GIL to be copied or dropped.
 template <typename Call>
 auto with_python(Call call) {
@@ -57,6 +74,9 @@ auto with_python(Call call) {
   try {
     return call();
   } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) {
+      interrupt(error);
+    }
     throw std::runtime_error(error.what());
   }
 }

@@ -63,6 +63,12 @@ struct Plan {
   std::vector<std::variant<NativeStep, CheckStep, RegionStep>> steps;
 };
 
+// Thrown by the Python side where the program is interrupted in it. The program hears of that when
+// the call that waits returns; the operators run natively meanwhile.
+struct Interrupted final : std::exception {
+  const char* what() const noexcept override { return "[shark] interrupted"; }
+};
+
 // Makes plans. Implemented by csrc_py over torch_shark.lowering.
 class Compiler {
  public:

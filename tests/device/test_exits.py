@@ -11,6 +11,19 @@ y = torch.nn.functional.embedding(torch.zeros(2, dtype=torch.int64, device="shar
 print("end", flush=True)
 """
 
+# The first window to be compiled is what a signal comes in the middle of.
+INTERRUPTED = """
+import os, signal, time
+from torch_shark import compiler
+plan, stop = compiler._plan, signal.SIGINT
+def plan_while_interrupted(record):
+    compiler._plan = plan
+    os.kill(os.getpid(), stop)
+    time.sleep(0.2)
+    return plan(record)
+compiler._plan = plan_while_interrupted
+"""
+
 # The code that ends the process, its exit status, the last line on stderr, the policy.
 ENDINGS = {
     "pending": ("", 0, "", "iree"),
@@ -43,6 +56,7 @@ ENDINGS = {
         "KeyboardInterrupt",
         "native",
     ),
+    "Ctrl-C while it compiles": (INTERRUPTED + "x.cpu()", -2, "KeyboardInterrupt", "iree"),
     "Ctrl-C while recording": (
         "import os, signal, threading\n"
         "threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
@@ -94,6 +108,33 @@ def test_process_ends_without_a_word_of_its_own(python, ending):
         assert lines[-1] == error
     else:
         assert done.stderr == ""
+
+
+# What a handler raises, and what becomes of it.
+STOPS = {
+    "KeyboardInterrupt": ("", "KeyboardInterrupt()"),
+    "SystemExit": (
+        "stop = signal.SIGTERM; signal.signal(stop, lambda *_: exit(7))\n",
+        "SystemExit(7)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("handler", "raised"), STOPS.values(), ids=STOPS)
+def test_interrupted_compilation_leaves_the_values_right(python, tmp_path, handler, raised):
+    code = (
+        "import torch\nx = torch.ones(64, device='shark')\nx = x * 2 + 1\n"
+        + INTERRUPTED
+        + handler
+        + "try:\n    x.cpu(); print('went on')\n"
+        "except BaseException as error:\n    print(repr(error))\n"
+        "print(x.sum().item(), torch.shark.metrics().regions)\n"
+        "y = torch.ones(64, device='shark') * 2 + 1\n"
+        "print(y.sum().item(), torch.shark.metrics().regions > 0)"
+    )
+    done = python(code, TORCH_SHARK_POLICY="iree", TORCH_SHARK_CACHE_DIR=str(tmp_path))
+    assert done.stdout.splitlines() == [raised, "192.0 0", "192.0 True"], done.stderr
+    assert done.stderr == ""
 
 
 FORK = """
