@@ -12,6 +12,7 @@
 #include "dispatch/device/pool.h"
 #include "dispatch/exec/check_indices.h"
 #include "dispatch/exec/failures.h"
+#include "dispatch/exec/overlaps.h"
 #include "dispatch/exec/plan.h"
 #include "dispatch/exec/profile.h"
 #include "dispatch/exec/replay.h"
@@ -61,12 +62,14 @@ class WindowRun {
  private:
   std::shared_ptr<const Plan> choose_plan() {
     if (config().policy.load(std::memory_order_relaxed) != Policy::iree ||
-        window_.entries.empty()) {
+        window_.entries.empty() || has_overlaps(window_)) {
       return nullptr;
     }
     const StepSpan span(StepSpan::Kind::host, 0, [] { return "shark::plan"; });
     try {
       return find_plan(window_);
+    } catch (const Interrupted&) {
+      return nullptr;
     } catch (const std::exception& e) {
       // A window that cannot be planned still has its native replay.
       TORCH_WARN("[shark] planning a window of ", window_.entries.size(),
@@ -146,6 +149,8 @@ class WindowRun {
     }
     try {
       step.executable->run(inputs, outputs, scalars);
+    } catch (const Interrupted&) {
+      return false;
     } catch (const std::exception& error) {
       TORCH_WARN("[shark] a compiled region of ", step.entries.size(),
                  " operators failed and is replayed natively: ", error.what());

@@ -95,6 +95,54 @@ def test_write_is_done_although_the_tensor_is_gone(policy):
     assert array.tolist() == [1.0, 3.0, 5.0, 7.0]
 
 
+def alternate(x, y):
+    """Write either in turn, and read the other one between: every order gives other values."""
+    results = []
+    for step in range(1, 4):
+        x.add_(step)
+        results.append(y * 2)
+        y.mul_(3)
+        results.append(x - 10)
+    return [result.tolist() for result in results]
+
+
+# Two parts of an array of 64.
+PARTS = {
+    "the same": (slice(0, 64), slice(0, 64)),
+    "one in the other": (slice(0, 64), slice(16, 48)),
+    "the other in one": (slice(16, 48), slice(0, 64)),
+    "each in part": (slice(0, 32), slice(16, 48)),
+    "side by side": (slice(0, 32), slice(32, 64)),
+}
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_tensors_over_the_same_memory_see_each_other(policy, parts):
+    array = aligned(np.arange(64, dtype=np.float32), 0)
+    reference = torch.from_numpy(array.copy())
+    expected = alternate(*(reference[part] for part in parts))
+    x, y = (torch.from_dlpack(array[part], device="shark") for part in parts)
+    assert alternate(x, y) == expected
+    assert array.tolist() == reference.tolist()
+    apart = parts == PARTS["side by side"]
+    assert (torch.shark.metrics().regions > 0) == (policy == "iree" and apart)
+
+
+def test_tensor_that_comes_back_sees_what_it_was_lent_from(policy):
+    t = torch.arange(256.0, device="shark").view(16, 16)
+    reference = t.cpu()
+    expected = alternate(reference, reference)
+    torch.shark.reset_metrics()
+    again = torch.from_dlpack(np.from_dlpack(t), device="shark")
+    assert alternate(t, again) == expected
+    assert t.tolist() == again.tolist() == reference.tolist()
+    assert torch.shark.metrics().regions == 0
+    del again
+    gc.collect()
+    assert alternate(t, t) == alternate(reference, reference)
+    assert (torch.shark.metrics().regions > 0) == (policy == "iree")
+
+
 def test_view_exports_its_part(native):
     x = torch.arange(12.0, device="shark").view(3, 4)
     array = np.from_dlpack(x[1:, ::2])
