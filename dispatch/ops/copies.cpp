@@ -4,7 +4,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
-#include <ATen/ops/empty.h>
+#include <c10/util/strides.h>
 #include <torch/library.h>
 
 #include "dispatch/device/native_device.h"
@@ -57,9 +57,10 @@ void copy_from_host(const at::Tensor& self, const at::Tensor& host) {
     fill_untouched(self, host);
     return;
   }
-  at::Tensor snapshot = host.is_non_overlapping_and_dense()
-                            ? make_device_tensor(host.sizes(), host.strides(), host.scalar_type())
-                            : at::empty(host.sizes(), self.options().dtype(host.scalar_type()));
+  const at::DimVector strides = host.is_non_overlapping_and_dense()
+                                    ? at::DimVector(host.strides())
+                                    : c10::contiguous_strides(host.sizes());
+  at::Tensor snapshot = make_device_tensor(host.sizes(), strides, host.scalar_type());
   fill_untouched(snapshot, host);
   Recorder::instance().count_host_bytes(snapshot.nbytes());
   self.copy_(snapshot);

@@ -1,5 +1,6 @@
 // `empty` and `empty_strided`: the factories that the others are built on.
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TensorFactories.h>
@@ -20,12 +21,21 @@ void check_options(std::optional<c10::Layout> layout, std::optional<c10::Device>
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
+// As the CPU does under torch.use_deterministic_algorithms.
+at::Tensor filled_if_deterministic(at::Tensor tensor) {
+  if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms() &&
+                   at::globalContext().deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
+
 at::Tensor empty_strided(c10::IntArrayRef size, c10::IntArrayRef stride,
                          std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
                          std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   check_options(layout, device, pin_memory);
   at::detail::check_size_nonnegative(size);
-  return make_device_tensor(size, stride, c10::dtype_or_default(dtype));
+  return filled_if_deterministic(make_device_tensor(size, stride, c10::dtype_or_default(dtype)));
 }
 
 at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
@@ -44,7 +54,7 @@ at::Tensor empty(c10::IntArrayRef size, std::optional<c10::ScalarType> dtype,
     tensor.unsafeGetTensorImpl()->empty_tensor_restride(*memory_format);
     device_storage(tensor).base.strides = at::DimVector(tensor.strides());
   }
-  return tensor;
+  return filled_if_deterministic(std::move(tensor));
 }
 
 // Zeros without memory, which autograd makes and PyTorch turns into memory before an operator that

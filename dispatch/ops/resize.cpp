@@ -2,8 +2,10 @@
 
 #include "dispatch/ops/resize.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
 #include <torch/library.h>
 
 #include "dispatch/window/recorder.h"
@@ -46,6 +48,7 @@ void fit_storage(const at::Tensor& self) {
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
                           std::optional<c10::MemoryFormat> memory_format) {
   at::detail::check_size_nonnegative(size);
+  const auto old_nbytes = static_cast<int64_t>(self.storage().nbytes());
   if (self.sizes() != size) {
     self.unsafeGetTensorImpl()->set_sizes_contiguous(size);
     fit_storage(self);
@@ -54,6 +57,10 @@ const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size,
     TORCH_CHECK(*memory_format != c10::MemoryFormat::Preserve, "Unsupported memory format",
                 *memory_format);
     self.unsafeGetTensorImpl()->empty_tensor_restride(*memory_format);
+  }
+  if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms() &&
+                   at::globalContext().deterministicFillUninitializedMemory())) {
+    at::native::fill_resize_deterministic_(self, old_nbytes);
   }
   return self;
 }
