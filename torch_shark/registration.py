@@ -100,6 +100,11 @@ def _settle() -> None:
 def _shut_down() -> None:
     """Run what is pending, end the thread and let go of executables before Python goes."""
     _C.set_policy("native")  # nobody reads what is pending: it is not worth a compilation
+    try:
+        _settle()
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        print(f"[shark] an operator failed, and nothing waited for it: {reason}", file=sys.stderr)
     _C.stop()
     _C.remove_planner()
     compiler.forget()

@@ -48,6 +48,9 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return {input.mul(mask).mul_(kept == 0 ? 0 : 1 / kept), mask};
 }
 
+// The device has no nested tensors, so a padded batch is not made into one.
+bool is_left_aligned(const at::Tensor& /*batch*/, const at::Tensor& /*mask*/) { return false; }
+
 // A native tensor with the metadata of `tensor` and no memory, for code that only asks questions.
 at::Tensor phantom(const at::Tensor& tensor) {
   at::Tensor native = native_tensor(
@@ -82,6 +85,7 @@ void implement(torch::Library& m) { m.impl("dropout", TORCH_FN(dropout)); }
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   implement(m);
   m.impl("native_dropout", TORCH_FN(native_dropout));
+  m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(is_left_aligned));
 }
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { implement(m); }
 

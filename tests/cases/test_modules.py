@@ -139,3 +139,16 @@ def test_parameters_flattened_and_back_keep_their_values(run_both):
         return m.weight, m.bias
 
     run_both(program)
+
+
+def test_encoder_takes_a_padded_batch(run_both):
+    def program(d):
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        # The CPU would make a nested tensor of the batch, and round otherwise.
+        encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=d != "cpu").eval().to(d)
+        x = torch.arange(160.0).sin().view(2, 5, 16).to(d)
+        padded = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]).bool().to(d)
+        with torch.no_grad():
+            return encoder(x, src_key_padding_mask=padded)
+
+    run_both(program)

@@ -72,7 +72,8 @@ ENDINGS = {
         "    z[torch.tensor([i], device='shark')].sum()",
         0,
         "[shark] an operator failed, and nothing waited for it: "
-        "index 9 is out of bounds for dimension 0 with size 8",
+        "index 9 is out of bounds for dimension 0 with size 8 "
+        "([shark] raised by aten::index.Tensor, recorded earlier)",
         "native",
     ),
     "generator, hooks and graph": (
