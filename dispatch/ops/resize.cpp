@@ -131,7 +131,12 @@ void adopt_resized(const at::Tensor& tensor, const at::Tensor& native) {
   auto replacement = c10::make_intrusive<DeviceStorage>(
       native.storage().nbytes(), Geometry{at::DimVector(native.sizes()),
                                           at::DimVector(native.strides()), native.scalar_type()});
-  replacement->adopt(native.storage());
+  const auto& buffer = device_storage(tensor).buffer;
+  if (buffer && buffer->storage.is_alias_of(native.storage())) {
+    replacement->buffer = buffer;  // what is borrowed stays so
+  } else {
+    replacement->adopt(native.storage());
+  }
   replacement->state = StorageState::written;
   replace_storage(*tensor.storage().unsafeGetStorageImpl(), std::move(replacement));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(native.sizes(), native.strides(),

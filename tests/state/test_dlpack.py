@@ -128,6 +128,21 @@ def test_tensors_over_the_same_memory_see_each_other(policy, parts):
     assert (torch.shark.metrics().regions > 0) == (policy == "iree" and apart)
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_result_that_shrinks_a_tensor_leaves_it_over_its_memory(policy):
+    def work(array, load):
+        x, y = load(array), load(array)
+        torch.nonzero(torch.tensor([0, 1, 1, 0, 1]).to(x.device), out=x)
+        return x.shape, alternate(x, y)
+
+    array = np.zeros(16, dtype=np.int64)
+    expected = np.zeros(16, dtype=np.int64)
+    assert work(array, lambda a: torch.from_dlpack(a, device="shark")) == work(
+        expected, torch.from_numpy
+    )
+    assert array.tolist() == expected.tolist()
+
+
 def test_tensor_that_comes_back_sees_what_it_was_lent_from(policy):
     t = torch.arange(256.0, device="shark").view(16, 16)
     reference = t.cpu()
