@@ -198,6 +198,28 @@ def test_label_out_of_range_raises_and_the_parameters_keep_their_values(policy):
     step(-100)  # the label that is ignored
 
 
+UNUSED = {
+    "integer division": lambda d: (
+        torch.ones(3, dtype=torch.int64, device=d) // torch.tensor([0]).to(d)
+    ),
+    "take": lambda d: torch.ones(3, device=d).take(torch.tensor([5]).to(d)),
+    "labels of images": lambda d: functional.nll_loss(
+        torch.ones(2, 3, 4, device=d), torch.full((2, 4), 7).to(d)
+    ),
+    "no rows": lambda d: torch.ones(0, 3, device=d).index_select(1, torch.tensor([5]).to(d)),
+}
+
+
+@pytest.mark.parametrize("work", UNUSED.values(), ids=UNUSED)
+def test_error_of_what_nobody_needs_is_raised(policy, work):
+    def run():
+        work("shark")
+        torch.shark.synchronize()
+
+    for _ in range(2):
+        assert error_type(run) is error_type(lambda: work("cpu"))
+
+
 def test_late_error_names_the_operator(policy):
     x = WEIGHT.to("shark")
     for index in (1, 2):

@@ -75,6 +75,17 @@ def test_what_nobody_needs_does_not_run(planner: Planner) -> None:
     assert (run.regions, run.compiled) == (1, 1)
 
 
+def test_what_may_raise_runs_even_if_nobody_needs_it(planner: Planner) -> None:
+    run = check(
+        planner,
+        lambda x, i: [x.take(i), i // 2, x.index_select(0, i), x + 1][3],
+        torch.randn(3),
+        torch.tensor([0, 2]),
+        native=["aten::take", "aten::floor_divide"],
+    )
+    assert run.compiled == 2
+
+
 def test_random_numbers_stay_native_and_in_order(planner: Planner) -> None:
     recording = record(lambda x: [torch.rand_like(x) + torch.randn_like(x)], torch.randn(3))
     plan = planner.plan(recording.record)

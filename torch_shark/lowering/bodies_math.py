@@ -38,7 +38,7 @@ _DIGITS = [_remainder_of_power(_DIGIT_BITS * k) for k in (4, 3, 2, 1)]
 
 
 def _as_float(x: Tensor) -> Tensor:
-    return x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+    return x if x.dtype.is_floating_point else x.to(torch.float32)
 
 
 def _in_quarters(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,6 +161,18 @@ def acosh(self: Tensor) -> Tensor:
         near = torch.log1p(excess + torch.sqrt(excess * (excess + 2)))
         near = torch.where(x < 1, math.nan, near)
         return torch.where(x > _LARGE, torch.log(x) + math.log(2), near)
+
+    return in_float32(formula, _as_float(self))
+
+
+@body("atanh")
+def atanh(self: Tensor) -> Tensor:
+    """log((1 + x) / (1 - x)) / 2, by log1p, which keeps the digits near zero."""
+
+    def formula(x: Tensor) -> Tensor:
+        size = x.abs()
+        value = 0.5 * torch.log1p(2 * size / (1 - size))
+        return torch.where(x > 0, value, torch.where(x < 0, -value, x))
 
     return in_float32(formula, _as_float(self))
 

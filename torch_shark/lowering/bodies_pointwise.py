@@ -60,15 +60,37 @@ def div(self: Tensor, other: Any) -> Tensor:
 
 
 def comparable(self: Tensor, other: Any) -> Tensor:
-    """Return self so that it can be compared with `other`: IREE makes bools of what bools meet."""
-    is_wider = not isinstance(other, (Tensor, bool))
-    return self.to(torch.int64) if self.dtype == torch.bool and is_wider else self
+    """Return self so that it can be compared with a number: IREE makes bools of what bools meet."""
+    is_wider = self.dtype == torch.bool and not isinstance(other, (Tensor, bool))
+    return self.to(torch.int64) if is_wider else self
+
+
+def _comparables(self: Tensor, other: Any) -> tuple[Tensor, Any]:
+    """Both in their common dtype, as kernels compare: of its own, IREE takes the wider one."""
+    if not isinstance(other, Tensor):
+        return comparable(self, other), other
+    common = torch.result_type(self, other)
+    if common == torch.bfloat16:
+        return _rounded(self), _rounded(other)
+    return self.to(common), other.to(common)
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """Return x rounded to bfloat16, in float32.
+
+    Written out in bits: the compiler leaves out a conversion to bfloat16 and back.
+    """
+    wide = x.to(torch.float32)
+    bits = wide.reshape(-1).view(torch.int32)
+    to_even = torch.where(torch.bitwise_and(bits, 0x10000) != 0, 0x8000, 0x7FFF)
+    bits = torch.bitwise_and(bits + to_even.to(torch.int32), -0x10000)
+    return torch.where(wide != wide, wide, bits.view(torch.float32).reshape(x.shape))
 
 
 @body("eq.Tensor", "eq.Scalar", liftable=True)
 def eq(self: Tensor, other: Any) -> Tensor:
     """Return self == other; written with `ne`, for IREE takes x == x for true where x is NaN."""
-    return torch.logical_not(torch.ne(comparable(self, other), other))
+    return torch.logical_not(torch.ne(*_comparables(self, other)))
 
 
 def _comparison(name: str) -> None:
@@ -76,7 +98,7 @@ def _comparison(name: str) -> None:
 
     @body(f"{name}.Tensor", f"{name}.Scalar", liftable=True)
     def compare_body(self: Tensor, other: Any) -> Tensor:
-        result: Tensor = compare(comparable(self, other), other)
+        result: Tensor = compare(*_comparables(self, other))
         return result
 
 
@@ -114,6 +136,12 @@ def hardtanh(self: Tensor, min_val: Any = -1, max_val: Any = 1) -> Tensor:
     return clamp(self, min_val, max_val)
 
 
+@body("relu")
+def relu(self: Tensor) -> Tensor:
+    """Return self, or 0 below it; NaN and -0 stay."""
+    return maximum(self, 0)
+
+
 @body("relu6")
 def relu6(self: Tensor) -> Tensor:
     """Return self kept within [0, 6]."""
@@ -135,13 +163,13 @@ def leaky_relu_backward(grad: Tensor, self: Tensor, negative_slope: Any, _: bool
 @body("threshold", liftable=True)
 def threshold(self: Tensor, threshold: Any, value: Any) -> Tensor:
     """Return self, or value where self is not above the threshold."""
-    return torch.where(self <= threshold, value, self)
+    return in_float32(lambda x, t, v: torch.where(x <= t, v, x), self, threshold, value)
 
 
 @body("threshold_backward", liftable=True)
 def threshold_backward(grad: Tensor, self: Tensor, threshold: Any) -> Tensor:
     """Return the gradient of `threshold`, and so of relu."""
-    return torch.where(self <= threshold, 0, grad)
+    return in_float32(lambda g, x, t: torch.where(x <= t, 0, g), grad, self, threshold)
 
 
 @body("elu", liftable=True)

@@ -49,6 +49,7 @@ _IN_GRAPH: dict[str, Callable[..., Any]] = {
     "maximum.default": bodies_pointwise.maximum,
     "minimum.default": bodies_pointwise.minimum,
     "hardtanh.default": bodies_pointwise.hardtanh,
+    "relu.default": bodies_pointwise.relu,
     "slice_scatter.default": bodies_index.slice_scatter,
     "select_scatter.default": bodies_index.select_scatter,
 }

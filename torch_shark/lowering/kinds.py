@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from torch_shark.lowering.indices import IndexLimit, index_limits
 from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.operators import Operator, find_operator
@@ -36,7 +38,7 @@ class EntryKind:
         scalars: (argument, item, vector) of each lifted scalar.
         limits: the limits of its index arguments, with the index's storage.
         random: it draws from a generator, or sets one.
-        kept: it must run even if nobody needs what it writes.
+        kept: it must run even if nobody needs what it writes: it may raise, as anything native may.
     """
 
     digest: bytes
@@ -82,7 +84,10 @@ class KindTable:
 
 
 def _part(value: Any, numbers: dict[int, int], lifted: bool) -> Any:
-    """The value's part of the key: equal, and of equal text, if lowering sees no difference."""
+    """The value's part of the key: equal, and of equal text, if lowering sees no difference.
+
+    Beside integers, a number's meaning depends on the default dtype.
+    """
     kind = type(value)
     if kind is TensorRef:
         number = numbers.setdefault(value.storage, len(numbers))
@@ -92,9 +97,9 @@ def _part(value: Any, numbers: dict[int, int], lifted: bool) -> Any:
     if kind is int or value is None:
         return value
     if kind is float:
-        return "lifted" if lifted else repr(value)
+        return ("lifted", torch.get_default_dtype()) if lifted else repr(value)
     if kind is HostScalar:
-        return ("host", value.dtype, value.wrapped)
+        return ("host", value.dtype, value.wrapped and torch.get_default_dtype())
     if kind is list or kind is tuple:
         return tuple([_part(item, numbers, lifted) for item in value])
     return (kind.__name__, repr(value))
@@ -121,7 +126,7 @@ def _make_kind(
         scalars=scalars,
         limits=tuple((numbers[limit.ref.storage], limit) for limit in limits),
         random=random,
-        kept=random or not writes or bool(limits),
+        kept=reason is not None or not writes or bool(limits),
     )
 
 

@@ -35,6 +35,14 @@ def _with_written_forms(names: frozenset[str]) -> frozenset[str]:
 
 
 LIFTABLE: frozenset[str] = _with_written_forms(LIFTABLE_FORMS)
+# Kernels compare in the operands' common dtype, half-width or not.
+COMPARISONS: frozenset[str] = _with_written_forms(
+    frozenset(
+        f"aten::{name}.{overload}"
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        for overload in ("Scalar", "Tensor", "Scalar_out", "Tensor_out")
+    )
+)
 
 
 @cache
@@ -60,9 +68,12 @@ def compute_dtype(entry: Entry, scalar: HostScalar) -> torch.dtype:
     """Returns the dtype for a lifted scalar so that the operator gives its recorded dtypes.
 
     It is the dtype in which the native kernel computes: that of the tensors and wrapped numbers
-    together, by PyTorch's promotion, and float32 for half-width operands, unless all tensors are
-    0-d: there a float32 would widen the result.
+    together, by PyTorch's promotion, and float32 for half-width operands, unless these are
+    compared, or all tensors are 0-d: there a float32 would widen the result. Integers are filled
+    with the number as it is.
     """
+    if entry.op in _FILLS and not entry.args[0].dtype.is_floating_point:
+        return scalar.dtype
     tensors = [
         value
         for arg in entry.args
@@ -82,7 +93,8 @@ def compute_dtype(entry: Entry, scalar: HostScalar) -> torch.dtype:
             )
     common = _promote(operands)
     is_half = common in (torch.float16, torch.bfloat16)
-    return torch.float32 if is_half and any(ref.sizes for ref in tensors) else common
+    is_wide = is_half and entry.op not in COMPARISONS and any(ref.sizes for ref in tensors)
+    return torch.float32 if is_wide else common
 
 
 def _sample(dtype: torch.dtype) -> float | int | bool:

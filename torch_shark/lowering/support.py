@@ -214,6 +214,7 @@ def native_reason(
         _reason_in_data(entry, storages)
         or _reason_in_writes(operator, entry, storages)
         or _reason_in_values(name, entry)
+        or _reason_in_default_dtype(operator, entry)
     )
 
 
@@ -276,19 +277,19 @@ def _may_meet(written: TensorRef, other: Any) -> bool:
 def _reason_in_values(name: str, entry: Entry) -> str | None:
     packet = name.removeprefix("aten::").partition(".")[0]
     refs = [value for value in argument_values(entry) if isinstance(value, TensorRef)]
-    floats = [ref.dtype for ref in refs if ref.dtype.is_floating_point]
-    if torch.float64 in floats and packet in _NO_FLOAT64:
+    results = [ref.dtype for ref in entry.outputs if ref is not None]
+    given = [ref.dtype for ref in refs]
+    floats = [dtype for dtype in (*given, *results) if dtype.is_floating_point]
+    if torch.float64 in floats and packet.removeprefix("_foreach_") in _NO_FLOAT64:
         return "IREE cannot link this function in float64"
     if packet in _SUMS_IN_OPERAND_DTYPE and any(
         dtype in (torch.float16, torch.bfloat16) for dtype in floats
     ):
         return _WRONG + "IREE adds up half-width values in 16 bits"
-    if packet in _ADD_UP and floats and any(not ref.dtype.is_floating_point for ref in refs):
+    if packet in _ADD_UP and not _adds_as_given(given[0], (results or given)[-1]):
         return "numbers are converted to the output's dtype before they are added up"
-    if packet in _INTEGER_DIVISION:
-        results = [ref.dtype for ref in entry.outputs if ref is not None] or [refs[0].dtype]
-        if not results[0].is_floating_point:
-            return "integer division by zero is not checked"
+    if packet in _INTEGER_DIVISION and not (results or given)[0].is_floating_point:
+        return "integer division by zero is not checked"
     if packet in _BY_INDEX_LISTS and any(
         item is not None and item.dtype == torch.bool for item in entry.args[1]
     ):
@@ -306,6 +307,31 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         query, key = entry.args[1:3] if entry.op.endswith("_backward") else entry.args[:2]
         if query.sizes[1] != key.sizes[1]:
             return "attention with grouped heads is not written out"
+    return None
+
+
+def _adds_as_given(source: torch.dtype, result: torch.dtype) -> bool:
+    """Whether a sum that is converted at its end is the sum of what was converted first."""
+    if not source.is_floating_point:
+        return not result.is_floating_point and result != torch.bool
+    return result in (source, torch.float32) or (source, result) == (torch.float32, torch.float64)
+
+
+def _reason_in_default_dtype(operator: Operator, entry: Entry) -> str | None:
+    """Integers become floats of the call's default dtype, and planning comes later."""
+    is_said = any(
+        kind.startswith("ScalarType") and value is not None
+        for kind, value in zip(operator.types, entry.args, strict=True)
+    )
+    typed = [
+        value.dtype
+        for value in argument_values(entry)
+        if isinstance(value, TensorRef) or (isinstance(value, HostScalar) and not value.wrapped)
+    ]
+    if not is_said and typed and not any(dtype.is_floating_point for dtype in typed):
+        for ref in entry.outputs:
+            if ref is not None and ref.dtype.is_floating_point and ref.dtype != torch.float32:
+                return f"integers become {ref.dtype}, the default at the call"
     return None
 
 

@@ -83,15 +83,16 @@ def _drop_aliases(graph: torch.fx.Graph) -> None:
 
 
 def _compare_with_floats(graph: torch.fx.Graph) -> None:
-    """Makes the integers that floats are compared with floats.
+    """Makes the numbers that floats are compared with floats of the same dtype, as kernels do.
 
     The compiler folds comparisons of constants, and takes negative integers for huge ones.
     """
     for overload in _COMPARISONS:
         for node in graph.find_nodes(op="call_function", target=overload):
             tensor, number = node.args
-            if isinstance(number, int) and tensor.meta["val"].is_floating_point():
-                node.args = (tensor, float(number))
+            dtype = tensor.meta["val"].dtype
+            if isinstance(number, (int, float)) and dtype.is_floating_point:
+                node.args = (tensor, torch.tensor(number, dtype=dtype).item())
 
 
 def _as_output(value: torch.Tensor) -> torch.Tensor:
@@ -182,6 +183,8 @@ class _Replay:
             is_float = isinstance(value, float)
             value = HostScalar(value, torch.float64 if is_float else torch.int64, True)
         dtype = compute_dtype(self._region.entries[slot.entry], value)
+        if dtype in (torch.float16, torch.bfloat16):
+            scalar = scalar.to(torch.float32)  # as c10 converts; nor can IREE link it in one step
         return scalar.to(dtype)
 
     def _value(self, storage: int) -> torch.Tensor:
