@@ -149,3 +149,15 @@ def test_foreach_functions_that_do_not_link_are_native(planner: Planner) -> None
     recording = record(lambda x: torch._foreach_sin([x]), torch.rand(3, dtype=torch.float64))
     planner.plan(recording.record)
     assert planner.stats.compiles == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_atanh_keeps_its_digits_near_zero(run_both, dtype):
+    x = torch.tensor([-0.9, -3e-3, -1e-4, -0.0, 0.0, 1e-4, 3e-3, 0.9], dtype=dtype)
+    x = torch.cat([x, torch.tensor([-1.0, 1.0, 2.0, torch.nan], dtype=dtype)])
+
+    def program(d):
+        y = torch.atanh(x.to(d))
+        return y, y * 1e4  # so that small values have to be right too
+
+    run_both(program)
