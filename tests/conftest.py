@@ -23,6 +23,15 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Samples are small: threads would spend the time waiting for one another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(params=["native", "iree"])
 def policy(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the test under each policy, counting from zero and leaving nothing pending."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from torch_shark import config
 
@@ -69,3 +71,27 @@ def same(actual: Any, expected: Any, *, exact: bool, where: str = "result") -> N
     else:
         assert type(actual) is type(expected), f"{where}: {actual!r}, expected {expected!r}"
         assert actual == expected, where
+
+
+def moved(value: Any, device: str) -> Any:
+    """Arguments in tensors of their own on the device."""
+
+    def move(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return copy.deepcopy(leaf)
+        placed = leaf.detach().clone().to(device)
+        return placed.requires_grad_() if leaf.requires_grad else placed
+
+    return tree_map(move, value)
+
+
+def gradients(results: list[torch.Tensor], inputs: list[torch.Tensor], **options: bool) -> Any:
+    """Gradients of the inputs, for results weighted by fixed numbers."""
+    results = [result for result in results if result.requires_grad]
+    if not results or not inputs:
+        return []
+    weights = [
+        torch.arange(1.0, result.numel() + 1).sin().reshape(result.shape).to(result)
+        for result in results
+    ]
+    return torch.autograd.grad(results, inputs, weights, allow_unused=True, **options)

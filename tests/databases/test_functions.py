@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
-from against_cpu import compare
-from test_modules import gradients, moved
+from against_cpu import compare, gradients, moved
 from torch.testing._internal.autograd_function_db import autograd_function_db
 from torch.testing._internal.custom_op_db import custom_op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from against_cpu import compare
+from against_cpu import compare, gradients
 from functorch.experimental import control_flow
-from test_modules import gradients
 from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.testing._internal.hop_db import hop_db

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 import torch
-from against_cpu import compare
+from against_cpu import compare, gradients, moved
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 # Modules warn of settings that make them slow, or that will change, on every device.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -38,30 +37,6 @@ def each(dtypes: tuple[torch.dtype, ...]) -> Any:
             for training in ((True, False) if info.train_and_eval_differ else (True,))
         ],
     )
-
-
-def moved(value: Any, device: str) -> Any:
-    """Arguments in tensors of their own on the device."""
-
-    def move(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return copy.deepcopy(leaf)
-        placed = leaf.detach().clone().to(device)
-        return placed.requires_grad_() if leaf.requires_grad else placed
-
-    return tree_map(move, value)
-
-
-def gradients(results: list[torch.Tensor], inputs: list[torch.Tensor], **options: bool) -> Any:
-    """Gradients of the inputs, for results weighted by fixed numbers."""
-    results = [result for result in results if result.requires_grad]
-    if not results or not inputs:
-        return []
-    weights = [
-        torch.arange(1.0, result.numel() + 1).sin().reshape(result.shape).to(result)
-        for result in results
-    ]
-    return torch.autograd.grad(results, inputs, weights, allow_unused=True, **options)
 
 
 def second_gradients(first: list[torch.Tensor | None], inputs: list[torch.Tensor]) -> Any:
