@@ -27,8 +27,9 @@ Taken& taken() {
   return *instance;
 }
 
-// What decides which kernel an operator asks, if any: dtypes, and for a tensor without elements its
-// sizes. With one element, too, it may have its result without a kernel.
+// What decides which kernel an operator asks, if any: dtypes, words such as `rounding_mode`, and
+// for a tensor without elements its sizes. With one element, too, it may have its result without a
+// kernel.
 void add_kind(Hash128& hash, const c10::IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& tensor = value.toTensor();
@@ -47,6 +48,8 @@ void add_kind(Hash128& hash, const c10::IValue& value) {
     for (const c10::IValue& element : value.toListRef()) {
       add_kind(hash, element);
     }
+  } else if (value.isString()) {
+    hash.add(hash_text(value.toStringRef()));
   } else {
     // A scalar may carry a dtype of its own into the call.
     hash.add(value.isDouble() + 2 * value.isComplexDouble());

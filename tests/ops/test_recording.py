@@ -95,11 +95,15 @@ def test_attention_is_laid_out_as_its_query(transposed: bool) -> None:
     assert counts.native_steps["aten::_scaled_dot_product_flash_attention_for_cpu"] == 1
 
 
-def test_a_wrong_word_raises_at_the_call() -> None:
-    x = torch.randn(3, device="shark")
+@pytest.mark.parametrize("strided", [False, True])
+def test_a_wrong_word_raises_at_the_call(strided: bool) -> None:
+    x = torch.randn(6, device="shark")[:: 2 if strided else 1]
+    functional.gelu(x, approximate="tanh")
     for _ in range(2):
         with pytest.raises(RuntimeError, match="approximate argument must be"):
             functional.gelu(x, approximate="cubic")
+        with pytest.raises(RuntimeError, match="Expected reduce to be one of"):
+            x.index_reduce(0, torch.zeros(x.shape, dtype=torch.int64, device="shark"), x, "most")
     torch.shark.synchronize()
     assert run_twice(lambda device: functional.gelu(torch.ones(3, device=device))).recorded > 0
 
