@@ -68,6 +68,26 @@ def test_comparisons_with_integers_that_round(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_jumps_is_given_rounded_values(planner: Planner, dtype: torch.dtype) -> None:
+    x = torch.arange(1, 33).to(dtype)
+    check(
+        planner,
+        lambda x: [
+            *_compare(x * 1.0004, 3.0),
+            *_compare(x * 1.0004, x),
+            (x * 0.9996).trunc(),
+            (x * 1.0004).ceil(),
+            (x * 0.9996).clone().floor_(),
+            (x * 0.9996) % 1,
+            (x * 0.9996).to(torch.int32),
+            (x * 1.0004).to(torch.float32),
+            torch.empty(32, dtype=torch.float64).copy_(x * 1.0004),
+        ],
+        x,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_thresholds_are_in_float32(planner: Planner, dtype: torch.dtype) -> None:
     x = torch.tensor([0.1, 256.0, 260.0, -1.0]).to(dtype)
     check(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torch_shark.lowering.bodies import body, in_float32
+from torch_shark.lowering.rounding import rounded
 
 Tensor = torch.Tensor
 
@@ -71,20 +72,8 @@ def _comparables(self: Tensor, other: Any) -> tuple[Tensor, Any]:
         return comparable(self, other), other
     common = torch.result_type(self, other)
     if common == torch.bfloat16:
-        return _rounded(self), _rounded(other)
+        return rounded(self), rounded(other)
     return self.to(common), other.to(common)
-
-
-def _rounded(x: Tensor) -> Tensor:
-    """Return x rounded to bfloat16, in float32.
-
-    Written out in bits: the compiler leaves out a conversion to bfloat16 and back.
-    """
-    wide = x.to(torch.float32)
-    bits = wide.reshape(-1).view(torch.int32)
-    to_even = torch.where(torch.bitwise_and(bits, 0x10000) != 0, 0x8000, 0x7FFF)
-    bits = torch.bitwise_and(bits + to_even.to(torch.int32), -0x10000)
-    return torch.where(wide != wide, wide, bits.view(torch.float32).reshape(x.shape))
 
 
 @body("eq.Tensor", "eq.Scalar", liftable=True)

@@ -17,6 +17,7 @@ from torch_shark.lowering import decompositions
 from torch_shark.lowering.indices import index_limits
 from torch_shark.lowering.operators import Operator, find_operator
 from torch_shark.lowering.region import Region, ScalarSlot
+from torch_shark.lowering.rounding import rounded, wants_rounded
 from torch_shark.lowering.scalars import compute_dtype
 from torch_shark.lowering.support import written_arguments
 from torch_shark.lowering.views import (
@@ -114,6 +115,7 @@ class _Replay:
     def __init__(self, region: Region, values: tuple[torch.Tensor, ...]) -> None:
         self._region = region
         self._storages: dict[int, torch.Tensor] = dict(zip(region.inputs, values, strict=False))
+        self._computed: set[int] = set()  # storages written here
         vectors = iter(values[len(region.inputs) :])
         kinds = {kind for _, kind in region.scalars}
         packed = {kind: next(vectors) for kind in ("f64", "i64") if kind in kinds}
@@ -173,19 +175,24 @@ class _Replay:
 
     def _item(self, slot: ScalarSlot, operator: Operator, value: Any) -> Any:
         if isinstance(value, TensorRef):
-            return build_view(
-                self._value(value.storage), value, self._region.storages[value.storage]
-            )
+            return self._tensor(slot, value)
         scalar = self._scalars.get(slot)
         if scalar is None:
             return operator.python_argument(slot.arg, value)
         if not isinstance(value, HostScalar):
             is_float = isinstance(value, float)
             value = HostScalar(value, torch.float64 if is_float else torch.int64, True)
-        dtype = compute_dtype(self._region.entries[slot.entry], value)
+        dtype = compute_dtype(self._entry(slot), value)
         if dtype in (torch.float16, torch.bfloat16):
             scalar = scalar.to(torch.float32)  # as c10 converts; nor can IREE link it in one step
         return scalar.to(dtype)
+
+    def _tensor(self, slot: ScalarSlot, ref: TensorRef) -> torch.Tensor:
+        tensor = build_view(self._value(ref.storage), ref, self._region.storages[ref.storage])
+        is_computed = ref.storage in self._computed
+        if is_computed and ref.dtype == torch.bfloat16 and wants_rounded(self._entry(slot).op):
+            return rounded(tensor).to(torch.bfloat16)
+        return tensor
 
     def _value(self, storage: int) -> torch.Tensor:
         if storage not in self._storages:
@@ -194,7 +201,11 @@ class _Replay:
             self._storages[storage] = torch.zeros(storage_layout(info).shape, dtype=info.dtype)
         return self._storages[storage]
 
+    def _entry(self, slot: ScalarSlot) -> Entry:
+        return self._region.entries[slot.entry]
+
     def _write(self, ref: TensorRef, value: torch.Tensor) -> None:
+        self._computed.add(ref.storage)
         info = self._region.storages[ref.storage]
         value = value.to(ref.dtype)
         if covers_storage(ref, info):
