@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 
 # The name `config` is the object with the knobs, not the module that defines it.
@@ -13,6 +14,7 @@ from torch_shark.config import config
 from torch_shark.errors import AbiMismatchError, ExtensionLoadError, NotBuiltError
 
 __all__ = ["config"]
+__version__ = version("torch_shark")
 
 
 @cache

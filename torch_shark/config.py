@@ -151,6 +151,11 @@ class Config:
         to_int(0, 1 << 62),
         "A window ends when its results and snapshots pass this many bytes.",
     )
+    blocking = Knob(
+        False,
+        to_bool,
+        "Whether each operator is run before its call returns, so that its error is raised there.",
+    )
     debug = Knob(
         0,
         to_int(0, 3),

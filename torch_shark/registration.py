@@ -49,6 +49,7 @@ def _apply_config() -> None:
     _settle()
     _C.set_policy(config.policy)
     _C.set_debug(config.debug)
+    _C.set_blocking(config.blocking)
     _C.set_window_limits(config.window_operators, config.pending_bytes)
 
 

@@ -1,5 +1,7 @@
 #include "dispatch/exec/plan.h"
 
+#include <c10/core/DefaultDtype.h>
+
 #include <list>
 #include <mutex>
 #include <unordered_map>
@@ -83,6 +85,7 @@ void add_ref(Hash128& hash, const TensorRef& ref) {
 
 Hash128 signature(const Window& window) {
   Hash128 hash;
+  hash.add(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   for (const Entry& entry : window.entries) {
     hash.add(entry.op->id);
     for (size_t i = 0; i < entry.args.size(); ++i) {

@@ -185,6 +185,12 @@ class WindowRun {
     return slot.item ? value.toListRef()[*slot.item].toScalar() : value.toScalar();
   }
 
+  static std::string origin(const Entry& entry) {
+    const bool here = config().blocking.load(std::memory_order_relaxed);
+    return c10::str("[shark] raised by ", entry.op->name,
+                    here ? "" : ", recorded earlier; TORCH_SHARK_BLOCKING=1 raises it at its line");
+  }
+
   // Whether the work was done; if not, the entry has failed.
   template <typename Work>
   bool attempt(Entry& entry, Work work) {
@@ -192,7 +198,7 @@ class WindowRun {
       try {
         work();
       } catch (c10::Error& error) {
-        error.add_context(c10::str("[shark] raised by ", entry.op->name, ", recorded earlier"));
+        error.add_context(origin(entry));
         throw;
       }
       return true;

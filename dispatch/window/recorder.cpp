@@ -96,7 +96,11 @@ void Recorder::record(OpInfo& op, std::span<const c10::IValue> args,
     }
     append(entry);
   }
-  executor_.throttle();
+  if (config().blocking.load(std::memory_order_relaxed)) {
+    synchronize();
+  } else {
+    executor_.throttle();
+  }
 }
 
 void Recorder::record_bytes(c10::intrusive_ptr<DeviceStorage> to,

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from torch_shark import config
+
 REFUSED = "expected a tensor with a value"
 
 
@@ -142,3 +144,23 @@ def test_value_that_is_not_written_later_is_raised_too(lost):
         torch.shark.synchronize()
     assert target.tolist() == [[7, 7]]
     assert (target + 1).tolist() == [[8, 8]]
+
+
+def test_a_late_error_tells_how_it_is_raised_at_its_line(policy):
+    functional.embedding(index(1), table()).cpu()
+    functional.embedding(index(9), table())
+    with pytest.raises(IndexError, match="TORCH_SHARK_BLOCKING=1 raises it at its line"):
+        torch.shark.synchronize()
+
+
+def test_an_error_is_raised_at_its_line(policy):
+    with config.scope(blocking=True):
+        first = functional.embedding(index(1), table())
+        torch.shark.reset_metrics()
+        with pytest.raises(IndexError, match=r"raised by aten::embedding\)"):
+            functional.embedding(index(9), first)
+        total = first + 1
+        counts = torch.shark.metrics()
+        torch.shark.synchronize()
+    assert total.tolist() == [[2.0, 2.0]]
+    assert counts.windows == counts.recorded

@@ -164,6 +164,20 @@ def test_half_width_values_are_added_up_in_full_width(run_both, dtype):
     run_both(lambda d: (torch.ones(3000, dtype=dtype).to(d) * 1).norm())
 
 
+def test_integers_are_compared_in_the_default_dtype_of_the_time(run_both):
+    def program(device):
+        x = torch.tensor([16777217], device=device)
+        results = [x > 16777216.0]
+        torch.set_default_dtype(torch.float64)
+        try:
+            results.append(x > 16777216.0)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        return results
+
+    run_both(program)
+
+
 def test_default_dtype_is_that_of_the_recording(run_both):
     def program(d):
         x = torch.arange(3).to(d)

@@ -73,7 +73,8 @@ ENDINGS = {
         0,
         "[shark] an operator failed, and nothing waited for it: "
         "index 9 is out of bounds for dimension 0 with size 8 "
-        "([shark] raised by aten::index.Tensor, recorded earlier)",
+        "([shark] raised by aten::index.Tensor, recorded earlier; "
+        "TORCH_SHARK_BLOCKING=1 raises it at its line)",
         "native",
     ),
     "generator, hooks and graph": (

@@ -8,6 +8,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,7 @@ def test_exceptions_survive_the_way_between_processes(error):
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert torch_shark.__version__ == version("torch_shark")
