@@ -180,8 +180,9 @@ def test_integers_have_no_tolerance():
 
 def test_a_limit_takes_the_rate_of_a_copy_of_that_size():
     small, large = Work(10**9, 10**6, 10**6), Work(0, 10**9, 0)
-    assert RATES.seconds(small, passes=1) == pytest.approx(1e-3 + 2e6 / 1e11)
-    assert RATES.seconds(large, passes=3) == pytest.approx(3e9 / 1e10)
+    assert RATES.seconds(small, steps=1, passes=1) == pytest.approx(1e-3 + 2e6 / 1e11)
+    assert RATES.seconds(large, steps=1, passes=3) == pytest.approx(3e9 / 1e10)
+    assert RATES.seconds(large, steps=1000, passes=1) == pytest.approx(1e9 / 1e11)
 
 
 def test_work_counts_each_input_parameter_and_result_once():
@@ -195,6 +196,7 @@ def test_work_counts_each_input_parameter_and_result_once():
         return [state, x]
 
     work = count_work(step)
+    assert count_work(step, 2) == Work(2 * work.flops, 2 * work.read, 2 * work.written)
     assert work.flops == 2 * (2 * 4 * 8 * 8)
     assert work.read == 4 * 8 + 4 * 8 * 4 + 8 * 8 * 4
     assert work.written == 2 * (4 * 8 * 4)

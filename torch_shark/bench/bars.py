@@ -21,7 +21,7 @@ class Bar:
         text: what is held against it.
         limit: the bar.
         value: the figure.
-        where: the entry that it is from.
+        where: the entry that it is from, and how many others miss the bar.
         at_least: whether the figure must be no less than the bar, rather than no more.
     """
 
@@ -63,8 +63,10 @@ def _worst_of_all(ours: dict[str, EntrySummary], training: set[str]) -> Iterator
         values = {name: value(entry) for name, entry in ours.items() if name in among}
         known = {name: number for name, number in values.items() if number is not None}
         if known:
-            where = max(known, key=lambda name: known[name])
-            yield Bar(text, limit, known[where], where)
+            most = max(known, key=lambda name: known[name])
+            others = sum(number > limit for number in known.values()) - 1
+            where = f"{most}, and {others} others" if others > 0 else most
+            yield Bar(text, limit, known[most], where)
 
     def warm(name: str) -> Callable[[EntrySummary], float | None]:
         return lambda entry: getattr(entry.peers.get("shark-warm"), name, None)

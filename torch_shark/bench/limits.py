@@ -9,7 +9,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ _OVERWRITES = {aten.copy_, aten.fill_, aten.zero_}
 
 @dataclass(frozen=True)
 class Work:
-    """What a step has to do, however it is done.
+    """What a step, or several, has to do, however that is done.
 
     Attributes:
         flops: floating-point operations of matrix products, convolutions and attention.
@@ -60,14 +60,16 @@ class Rates:
     flops: float
     bytes: dict[int, float]
 
-    def seconds(self, work: Work, passes: int) -> float:
-        """The least time for a step: all its products, then all its bytes.
+    def seconds(self, work: Work, steps: int, passes: int) -> float:
+        """The least time: all products, then all bytes, at the rate of a copy of a step's size.
 
         Args:
-            work: what the step does.
-            passes: how often it has to read its inputs.
+            work: what is done.
+            steps: how many steps that is.
+            passes: how often each has to read its inputs.
         """
-        fits = [mib for mib in sorted(self.bytes) if 2 * mib << 20 >= work.read + work.written]
+        size = (work.read + work.written) / steps
+        fits = [mib for mib in sorted(self.bytes) if 2 * mib << 20 >= size]
         bandwidth = self.bytes[fits[0] if fits else max(self.bytes)]
         return work.flops / self.flops + (passes * work.read + work.written) / bandwidth
 
@@ -179,8 +181,13 @@ _FORMULAS = {
 }
 
 
-def count_work(step: Step) -> Work:
-    """Run a step on the CPU, counting what it has to do."""
+def count_work(step: Step, steps: int = 1) -> Work:
+    """Run a program on the CPU, counting what each of its steps has to do, in all."""
+    works = [_count_step(step) for _ in range(steps)]
+    return Work(*(sum(counts) for counts in zip(*map(astuple, works), strict=True)))
+
+
+def _count_step(step: Step) -> Work:
     with _Traffic() as traffic, FlopCounterMode(display=False, custom_mapping=_FORMULAS) as ops:
         results = step()
     return Work(

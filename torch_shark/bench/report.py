@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,13 @@ def markdown(
     parts = [
         _about(machine, settings, rates),
         _steady_table(summary),
-        _start_table(summary),
-        _memory_table(summary),
-        _bar_table(judged),
         _failures(summary),
+        _bar_table(judged),
+        _start_table(summary),
+        _reached_table(summary),
+        _compile_table(summary),
+        _memory_table(summary),
+        _error_table(summary),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -122,50 +125,70 @@ def _ratio(spread: Spread) -> str:
     return f"{spread.median:.2f} ({spread.low:.2f}-{spread.high:.2f})"
 
 
+def _by_peer(
+    title: str,
+    summary: dict[str, EntrySummary],
+    cell: Callable[[PeerSummary], str],
+    ratio: Callable[[PeerSummary], Spread] | None = None,
+) -> str:
+    """A table with a column for each peer and, last, shark's ratio to eager."""
+    names = (*PEERS, WARM)
+    rows = []
+    for entry in summary.values():
+        row = [entry.about, *(cell(entry.peers[n]) if n in entry.peers else "" for n in names)]
+        if ratio is not None:
+            row.append(_ratio(ratio(entry.peers["shark"])) if "shark" in entry.peers else "")
+        rows.append(row)
+    return _table(title, ["", *names, *(["shark / eager"] if ratio else [])], rows)
+
+
 def _start_table(summary: dict[str, EntrySummary]) -> str:
-    rows = [
-        [
-            entry.about,
-            name,
-            milliseconds(peer.first.median),
-            _ratio(peer.first_ratio),
-            "" if peer.reached_step is None else f"{peer.reached_step:.0f}",
-            "" if peer.reached_seconds is None else f"{peer.reached_seconds:.2f}",
-            f"{peer.compiles}",
-            f"{peer.disk_hits}",
-            f"{peer.compile_seconds:.1f}" + ("" if peer.settled else ", not done"),
-        ]
-        for entry in summary.values()
-        for name, peer in entry.peers.items()
-    ]
-    header = ["", "", "first result, ms", "/ eager", "steady by step", "and second"]
-    return _table(
-        f"Start, from the first step on. `shark` has an empty cache, `{WARM}` is the next process; "
-        "compilations are of the first round.",
-        [*header, "compiles", "from disk", "compiling, s"],
-        rows,
+    return _by_peer(
+        f"The first result, in ms. `shark` has an empty cache, `{WARM}` is the next process.",
+        summary,
+        lambda peer: milliseconds(peer.first.median),
+        lambda peer: peer.first_ratio,
+    )
+
+
+def _reached_table(summary: dict[str, EntrySummary]) -> str:
+    def cell(peer: PeerSummary) -> str:
+        if peer.reached_step is None or peer.reached_seconds is None:
+            return ""
+        return f"{peer.reached_step:.0f} ({peer.reached_seconds:.2f} s)"
+
+    return _by_peer(
+        "The step by which the time is steady, and when it ended, from the start of the first.",
+        {name: entry for name, entry in summary.items() if entry.peers["eager"].quartiles},
+        cell,
+    )
+
+
+def _compile_table(summary: dict[str, EntrySummary]) -> str:
+    def cell(peer: PeerSummary) -> str:
+        late = "" if peer.settled else ", not done"
+        disk = f" + {peer.disk_hits}" if peer.disk_hits else ""
+        return f"{peer.compiles}{disk} ({peer.compile_seconds:.1f} s{late})"
+
+    return _by_peer(
+        "Compilations in the first round, + those found on disk, and their time.", summary, cell
     )
 
 
 def _memory_table(summary: dict[str, EntrySummary]) -> str:
-    names = (*PEERS, WARM)
+    return _by_peer(
+        "Growth of the process to its peak, in MiB.",
+        summary,
+        lambda peer: f"{peer.peak_bytes.median / 2**20:.0f}",
+        lambda peer: peer.peak_ratio,
+    )
 
-    def cell(peer: PeerSummary | None) -> str:
-        return f"{peer.peak_bytes.median / 2**20:.0f}, {peer.relative_error:.0e}" if peer else ""
 
-    rows = [
-        [
-            entry.about,
-            *(cell(entry.peers.get(name)) for name in names),
-            _ratio(entry.peers["shark"].peak_ratio) if "shark" in entry.peers else "",
-        ]
-        for entry in summary.values()
-    ]
-    return _table(
-        "Growth of the process to its peak, in MiB, and the largest difference from CPU eager's "
-        "results, in parts of their largest magnitude.",
-        ["", *names, "memory, shark / eager"],
-        rows,
+def _error_table(summary: dict[str, EntrySummary]) -> str:
+    return _by_peer(
+        "The largest difference from CPU eager's results, in parts of their largest magnitude.",
+        summary,
+        lambda peer: f"{peer.relative_error:.0e}" if peer.relative_error else "0",
     )
 
 
@@ -181,7 +204,7 @@ def _bar_table(judged: Sequence[Bar]) -> str:
         for bar in judged
     ]
     return _table(
-        "Bars, each with the entry that is nearest to missing it.",
+        "Bars, each with the entry that is nearest to missing it, or that misses it most.",
         ["shark", "figure", "bar", "met", "entry"],
         rows,
     )
@@ -193,11 +216,9 @@ def _failures(summary: dict[str, EntrySummary]) -> str:
         for entry in summary.values()
         for peer, reason in entry.failed.items()
     ]
-    return (
-        "\n".join(["What failed, and how that ended; the whole reason is in the JSON.", "", *lines])
-        if lines
-        else ""
-    )
+    if not lines:
+        return ""
+    return "\n".join(["What failed, and how that ended; the JSON has the whole of it.", "", *lines])
 
 
 def _reason(text: str) -> str:

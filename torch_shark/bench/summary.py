@@ -135,10 +135,11 @@ def _summarize_entry(
     others = [peer for peer in peers if peer not in OURS and peers[peer].right]
     best = min(others, key=lambda peer: peers[peer].figure.median)
     work = next(Work(**run["work"]) for run in ran["eager"] if "work" in run)
-    seconds = statistics.median(rate.seconds(work, entry.passes) for rate in rates)
     return EntrySummary(
         about=entry.about,
-        limit=seconds * (entry.steps or 1),
+        limit=statistics.median(
+            rate.seconds(work, entry.steps or 1, entry.passes) for rate in rates
+        ),
         peers=peers,
         failed=failed,
         best=best,

@@ -58,7 +58,9 @@ def run(entry: Entry, peer: Peer, budget: float, settle: float, expected: Path) 
             verdict = compare(outcome, torch.load(expected))
         else:
             torch.save(outcome, expected)
-            verdict = compare(outcome, outcome) | {"work": asdict(count_work(step))}
+            verdict = compare(outcome, outcome) | {
+                "work": asdict(count_work(step, entry.steps or 1))
+            }
     return {"build_seconds": build_seconds, "peak_bytes": peak} | _figures(trace) | verdict
 
 
