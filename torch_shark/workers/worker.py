@@ -1,0 +1,70 @@
+"""What a worker process does: it lowers regions, compiles them, and ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import threading
+from queue import SimpleQueue
+
+import torch
+
+from torch_shark.lowering.artifact import Artifact
+from torch_shark.lowering.compile import CompileError, compile_module
+from torch_shark.lowering.emit import emit_module
+from torch_shark.lowering.region import Region
+from torch_shark.lowering.trace import trace_region
+from torch_shark.targets import Target
+from torch_shark.workers.protocol import Kind, receive, send
+
+
+def serve(channel: socket.socket) -> None:
+    """Answer requests until the parent is gone, also if it goes while the compiler runs."""
+    requests: SimpleQueue[bytes] = SimpleQueue()
+
+    def watch() -> None:
+        try:
+            while True:
+                requests.put(receive(channel)[1])
+        finally:
+            os._exit(0)  # whatever the compiler is doing, nobody waits for it
+
+    threading.Thread(target=watch, daemon=True).start()
+    send(channel, Kind.READY)
+    while True:
+        compile_all(channel, *pickle.loads(requests.get()))
+
+
+def compile_all(
+    channel: socket.socket,
+    region: Region,
+    targets: tuple[Target, ...],
+    default_dtype: torch.dtype,
+) -> None:
+    """Lower a region, compile it for each target, and send what comes of each step.
+
+    Args:
+        channel: where to.
+        region: what to lower.
+        targets: what to compile for, in this order.
+        default_dtype: torch's default dtype when the region was recorded.
+    """
+    torch.set_default_dtype(default_dtype)
+    try:
+        module = emit_module(trace_region(region), region)
+    except MemoryError:  # such a process is not to be trusted with another region
+        os.write(2, b"out of memory\n")
+        os._exit(1)
+    except Exception as error:  # Decompositions and the importer raise whatever they like.
+        send(channel, Kind.REFUSED, f"{type(error).__name__}: {error}".encode())
+        return
+    send(channel, Kind.LOWERED, module.text.encode())
+    for target in targets:
+        try:
+            vmfb = compile_module(module.bytecode, target)
+        except CompileError as error:
+            send(channel, Kind.REFUSED, str(error).encode())
+        else:
+            artifact = Artifact(vmfb, module.interface, module.used_inputs)
+            send(channel, Kind.COMPILED, artifact.to_bytes())
