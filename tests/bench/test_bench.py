@@ -202,6 +202,16 @@ def test_work_counts_each_input_parameter_and_result_once():
     assert work.written == 2 * (4 * 8 * 4)
 
 
+def test_an_optimizer_reads_gradients_and_does_not_write_them():
+    weight = torch.nn.Parameter(torch.ones(1000))
+    weight.grad = torch.ones(1000)
+    optimizer = torch.optim.AdamW([weight], fused=True)
+    optimizer.step()
+    work = count_work(lambda: optimizer.step() or [])
+    assert 4 * 4000 <= work.read <= 4 * 4000 + 16  # and a step counter
+    assert 3 * 4000 <= work.written <= 3 * 4000 + 16
+
+
 def test_grouped_convolutions_are_not_counted_as_full_ones():
     convolution = torch.nn.Conv2d(16, 16, 3, groups=16, bias=False)
     x = torch.randn(1, 16, 10, 10, requires_grad=True)

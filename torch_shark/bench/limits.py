@@ -121,7 +121,8 @@ class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _note(self, func: Any, given: dict[str, list[torch.Tensor]], results: Any) -> None:
         writes_only = func._overloadpacket in _OVERWRITES
         for argument in func._schema.arguments:
-            writes = argument.is_write
+            # Fused optimizers are said to write gradients, and do only when they unscale them.
+            writes = argument.is_write and argument.name != "grads"
             for tensor in given.get(argument.name, []):
                 size = _size(tensor)
                 if func is aten.embedding.default and argument.name == "weight":
