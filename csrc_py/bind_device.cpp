@@ -23,7 +23,9 @@ void init_device(py::module_& m) {
   m.def("default_generator", [] { return default_generator(); });
 
   m.def("set_policy", [](const std::string& name) {
-    config().policy = name == "iree" ? Policy::iree : Policy::native;
+    config().policy = name == "iree"   ? Policy::iree
+                      : name == "auto" ? Policy::automatic
+                                       : Policy::native;
   });
   m.def("set_native_threads", [](int count) { config().native_threads = count; });
   m.def("set_debug", [](int level) { config().debug = level; });

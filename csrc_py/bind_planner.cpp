@@ -7,7 +7,7 @@
 #include "csrc_py/bindings.h"
 #include "csrc_py/gil.h"
 #include "csrc_py/window_record.h"
-#include "dispatch/exec/plan.h"
+#include "dispatch/exec/plans.h"
 
 namespace py = pybind11;
 
@@ -122,11 +122,10 @@ at::DimVector to_dims(const py::handle& sequence) {
   return result;
 }
 
-CheckStep to_check(const py::handle& step) {
+IndexCheck to_check(const py::handle& step) {
   const py::object ref = step.attr("ref");
   const auto* dtype = reinterpret_cast<THPDtype*>(py::object(ref.attr("dtype")).ptr());
   return {
-      .entry = step.attr("entry").cast<uint32_t>(),
       .storage = ref.attr("storage").cast<uint32_t>(),
       .geometry = {to_dims(ref.attr("sizes")), to_dims(ref.attr("strides")), dtype->scalar_type},
       .offset = ref.attr("offset").cast<int64_t>(),
@@ -138,12 +137,21 @@ CheckStep to_check(const py::handle& step) {
 
 RegionStep to_region(const py::handle& step) {
   RegionStep region{
-      .executable = std::make_shared<PyExecutable>(step.attr("executable")),
+      .executables = {},
+      .choice = step.attr("choice").cast<std::shared_ptr<Choice>>(),
+      .checks = {},
       .entries = to_numbers(step.attr("entries")),
       .inputs = to_numbers(step.attr("inputs")),
       .outputs = to_numbers(step.attr("outputs")),
       .scalars = {},
   };
+  for (py::handle executable : step.attr("executables")) {
+    region.executables.push_back(
+        std::make_shared<PyExecutable>(py::reinterpret_borrow<py::object>(executable)));
+  }
+  for (py::handle check : step.attr("checks")) {
+    region.checks.push_back(to_check(check));
+  }
   for (py::handle slot : step.attr("scalars")) {
     region.scalars.push_back({slot.attr("entry").cast<uint32_t>(),
                               slot.attr("arg").cast<uint32_t>(),
@@ -152,14 +160,13 @@ RegionStep to_region(const py::handle& step) {
   return region;
 }
 
-std::shared_ptr<const Plan> to_plan(const py::object& steps) {
+std::shared_ptr<const Plan> to_plan(const py::handle& steps) {
   const py::module_ m = py::module_::import("torch_shark.plan");
   auto plan = std::make_shared<Plan>();
+  plan->choice = std::make_shared<Choice>(2);
   for (py::handle step : steps) {
     if (py::isinstance(step, m.attr("NativeStep"))) {
       plan->steps.emplace_back(NativeStep{step.attr("entry").cast<uint32_t>()});
-    } else if (py::isinstance(step, m.attr("CheckStep"))) {
-      plan->steps.emplace_back(to_check(step));
     } else {
       plan->steps.emplace_back(to_region(step));
     }
@@ -167,10 +174,30 @@ std::shared_ptr<const Plan> to_plan(const py::object& steps) {
   return plan;
 }
 
+// A choice that tells a Python function what was decided, and the microseconds of each way.
+std::shared_ptr<Choice> make_choice(size_t ways, std::optional<size_t> decided,
+                                    py::object on_decided) {
+  if (decided) {
+    return std::make_shared<Choice>(ways, *decided);
+  }
+  auto choice = std::make_shared<Choice>(ways);
+  choice->on_decided = [callable = keep(std::move(on_decided))](
+                           size_t way, const std::vector<Choice::Duration>& least) {
+    std::vector<double> microseconds;
+    for (const Choice::Duration& duration : least) {
+      microseconds.push_back(duration.count());
+    }
+    with_python([&] { py::handle(callable.get())(way, microseconds); });
+  };
+  return choice;
+}
+
 class PyCompiler final : public Compiler {
  public:
-  PyCompiler(py::object liftable, py::object plan)
-      : liftable_(keep(std::move(liftable))), plan_(keep(std::move(plan))) {}
+  PyCompiler(py::object liftable, py::object plan, py::object request)
+      : liftable_(keep(std::move(liftable))),
+        plan_(keep(std::move(plan))),
+        request_(keep(std::move(request))) {}
 
   void prepare() override {
     if (prepared_) {
@@ -192,9 +219,14 @@ class PyCompiler final : public Compiler {
     return with_python([&] { return to_plan(py::handle(plan_.get())(to_record(window))); });
   }
 
+  void request(const Window& window, const Hash128& key) override {
+    with_python([&] { py::handle(request_.get())(to_record(window), key); });
+  }
+
  private:
   std::shared_ptr<PyObject> liftable_;
   std::shared_ptr<PyObject> plan_;
+  std::shared_ptr<PyObject> request_;
   bool prepared_ = false;  // read and set in the executor's exclusive section
 };
 
@@ -205,14 +237,24 @@ void init_planner(py::module_& m) {
       .def_property_readonly("address", &PyBuffer::address)
       .def_property_readonly("nbytes", &PyBuffer::nbytes)
       .def_property("imported", &PyBuffer::imported, &PyBuffer::set_imported);
+  py::class_<Hash128>(m, "Signature");
+  py::class_<Choice, std::shared_ptr<Choice>>(m, "Choice")
+      .def(py::init(&make_choice), py::arg("ways"), py::arg("decided"), py::arg("on_decided"))
+      .def_property_readonly("is_decided", &Choice::is_decided);
   m.def(
       "set_planner",
-      [](const py::object& liftable, const py::object& plan) {
-        set_compiler(std::make_shared<PyCompiler>(liftable, plan));
+      [](const py::object& liftable, const py::object& plan, const py::object& request) {
+        set_compiler(std::make_shared<PyCompiler>(liftable, plan, request));
       },
-      py::arg("liftable"), py::arg("plan"),
-      "Install the functions that say which arguments are lifted, as {operator: positions}, and "
-      "that make the steps of a WindowRecord.");
+      py::arg("liftable"), py::arg("plan"), py::arg("request"),
+      "Install the functions that say which arguments are lifted, as {operator: positions}, that "
+      "make the steps of a WindowRecord, and that begin to make them for a Signature.");
+  m.def(
+      "install_plan",
+      [](const Hash128& signature, const py::object& steps) {
+        install_plan(signature, to_plan(steps));
+      },
+      py::arg("signature"), py::arg("steps"));
   m.def("remove_planner", [] { set_compiler(nullptr); });
 }
 

@@ -1,25 +1,31 @@
-"""The planner of this process: made when the first window is to be planned, over the disk cache."""
+"""The planners of this process: one for each policy, made when it first plans, over one cache."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cache
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from torch_shark import _C
 from torch_shark.cache import CacheKey, DiskCache
 from torch_shark.config import config
 
 if TYPE_CHECKING:
-    from torch_shark.plan import KeyParts, Planner, PlannerStats, Step
+    from torch_shark.plan import Step
+    from torch_shark.planner import Planner, PlannerStats
     from torch_shark.record import WindowRecord
+    from torch_shark.store import KeyParts
+    from torch_shark.workers import Pool
 
 _lock = threading.Lock()
-_planner: Planner | None = None
+_planners: dict[str, Planner] = {}
 _explained_misses: deque[str] = deque(maxlen=100)
+_pending: list[_C.Signature] = []
 
 
 class _CacheOnDisk:
@@ -40,6 +46,15 @@ class _CacheOnDisk:
         self._cache.put(CacheKey.of(key_parts), data)
 
 
+def install(plan_window: Callable[[WindowRecord], list[Step]] | None = None) -> None:
+    """Have the core ask here for plans; those that it has are forgotten.
+
+    Args:
+        plan_window: stands for `plan`, for tests.
+    """
+    _C.set_planner(liftable, plan_window or plan, request)
+
+
 def liftable() -> dict[str, list[int]]:
     """Return the arguments, by operator, whose floats are inputs of plans; the core asks once."""
     from torch_shark.lowering.scalars import LIFTABLE, liftable_positions
@@ -54,43 +69,73 @@ def plan(record: WindowRecord) -> list[Step]:
     device, a dispatch mode, autocast), which would change what is traced.
     """
     answer: Future[list[Step]] = Future()
-    _requests().put((record, answer))
+
+    def work() -> None:
+        try:
+            answer.set_result(_plan("iree", record))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    _work("iree").put(work)
     return answer.result()
 
 
+def request(record: WindowRecord, signature: _C.Signature) -> None:
+    """Begin to plan a window; the core is handed the steps when they are there.
+
+    A window that cannot be planned stays native; that is told once, for it is a fault of ours.
+    """
+
+    def work() -> None:
+        try:
+            steps = _plan("auto", record)
+        except Exception as error:
+            print(f"[shark] planning a window failed; it runs natively: {error!r}", file=sys.stderr)
+        else:
+            _C.install_plan(signature, steps)
+        finally:
+            _pending.pop()
+
+    _pending.append(signature)
+    _work("auto").put(work)
+
+
+def pending() -> int:
+    """Return how many windows have been asked for and are not planned yet."""
+    return len(_pending)
+
+
 @cache
-def _requests() -> SimpleQueue[tuple[WindowRecord, Future[list[Step]]]]:
-    """The planning thread's queue; the first call starts the thread."""
-    requests: SimpleQueue[tuple[WindowRecord, Future[list[Step]]]] = SimpleQueue()
+def _work(policy: str) -> SimpleQueue[Callable[[], None]]:
+    """The queue of a policy's planning thread; the first call starts the thread."""
+    work: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def serve() -> None:
         while True:
-            record, answer = requests.get()
-            try:
-                answer.set_result(_plan(record))
-            except BaseException as error:
-                answer.set_exception(error)
+            work.get()()
 
-    threading.Thread(target=serve, name="shark_planner", daemon=True).start()
-    return requests
+    threading.Thread(target=serve, name=f"shark_planner_{policy}", daemon=True).start()
+    return work
 
 
-def _plan(record: WindowRecord) -> list[Step]:
-    with _lock:
-        planner = _get_planner()
-        before = planner.stats.compiles
-        steps = planner.plan(record)
-        if config.debug >= 1 and planner.stats.compiles > before:
-            for miss in planner.stats.misses[before - planner.stats.compiles :]:
-                print(f"[shark] compiled region {miss}", file=sys.stderr)
-        return steps
+def _plan(policy: str, record: WindowRecord) -> list[Step]:
+    planner = _planner(policy)
+    before = planner.stats.compiles
+    steps = planner.plan(record)
+    if config.debug >= 1 and planner.stats.compiles > before:
+        for miss in planner.stats.misses[before - planner.stats.compiles :]:
+            print(f"[shark] compiled region {miss}", file=sys.stderr)
+    return steps
 
 
 def stats() -> PlannerStats:
-    """Return the counters of the planner, all zero if there is none yet."""
-    from torch_shark.plan import PlannerStats
+    """Return the counters of the planners together, all zero if there are none yet."""
+    from torch_shark.planner import PlannerStats
 
-    return PlannerStats() if _planner is None else _planner.stats
+    total = PlannerStats()
+    for planner in _planners.values():
+        total.add(planner.stats)
+    return total
 
 
 def explained_misses() -> list[str]:
@@ -99,33 +144,51 @@ def explained_misses() -> list[str]:
 
 
 def reset_stats() -> None:
-    """Set the planner's counters to zero."""
-    from torch_shark.plan import PlannerStats
+    """Set the planners' counters to zero."""
+    from torch_shark.planner import PlannerStats
 
     _explained_misses.clear()
-    if _planner is not None:
-        _planner.stats = PlannerStats()
+    for planner in _planners.values():
+        planner.stats = PlannerStats()
 
 
 def forget() -> None:
-    """Drop the planner and all that it has loaded; the next window makes another."""
-    global _planner
+    """Drop the planners and all that they have loaded; the next window makes others."""
     with _lock:
-        _planner = None
+        _planners.clear()
 
 
-def _get_planner() -> Planner:
-    global _planner
-    if _planner is None:
-        from torch_shark.plan import Planner
-        from torch_shark.runtime.executable import Executable
-        from torch_shark.targets import get_target
+def _planner(policy: str) -> Planner:
+    with _lock:
+        if policy not in _planners:
+            _planners[policy] = _make_planner(policy)
+        return _planners[policy]
 
-        disk = DiskCache(config.cache_dir, config.cache_max_bytes) if config.disk_cache else None
-        _planner = Planner(
-            get_target(config.target),
-            Executable,
-            _CacheOnDisk(disk) if disk is not None else None,
-            config.dump_dir or config.cache_dir / "failed",
-        )
-    return _planner
+
+def _make_planner(policy: str) -> Planner:
+    from torch_shark.measure import Measured
+    from torch_shark.planner import Planner
+    from torch_shark.runtime.executable import Executable
+    from torch_shark.targets import get_target
+    from torch_shark.toolchain import InProcess, InWorkers
+
+    target = get_target(config.target)
+    disk = DiskCache(config.cache_dir, config.cache_max_bytes) if config.disk_cache else None
+    store = _CacheOnDisk(disk) if disk is not None else None
+    dumps = config.dump_dir or config.cache_dir / "failed"
+    if policy == "iree":
+        return Planner(target, InProcess(dumps), Executable, store)
+    measured = Measured(target.candidates(), store)
+    return Planner(target, InWorkers(_pool(), dumps), Executable, store, measured)
+
+
+@cache
+def _pool() -> Pool:
+    """The workers of this process."""
+    from torch_shark.workers import Pool
+
+    return Pool(
+        config.compile_workers,
+        memory_bytes=config.compile_memory,
+        seconds=config.compile_seconds,
+    )

@@ -25,17 +25,15 @@ T = TypeVar("T")
 # the name of what was set, for the error.
 Convert = Callable[[str, object], T]
 
-POLICIES = ("iree", "native")
+POLICIES = ("auto", "iree", "native")
 TARGETS = ("cpu",)
 BUILD_VARIABLES = {"TORCH_SHARK_WERROR"}  # setup.py reads them
 
 
 def to_policy(source: str, value: object) -> str:
-    """The name of a policy; "auto", measured placement, is planned and refused."""
-    if value == "auto":
-        raise ConfigError(source, value, "'iree' or 'native' ('auto' is not there yet)")
+    """The name of a policy."""
     if value not in POLICIES:
-        raise ConfigError(source, value, "'iree' or 'native'")
+        raise ConfigError(source, value, "'auto', 'iree' or 'native'")
     return str(value)
 
 
@@ -130,8 +128,12 @@ class Config:
     policy = Knob(
         "iree",
         to_policy,
-        "`iree` compiles all that can be compiled and waits for it; `native` never compiles.",
+        "`auto` compiles in the background and keeps what is faster; `iree` compiles all that can"
+        " be compiled and waits for it; `native` never compiles.",
     )
+    compile_workers = Knob(1, to_int(1, 256), "Processes that compile, at most, at low priority.")
+    compile_memory = Knob(4 << 30, to_int(1 << 30), "The most memory of such a process, in bytes.")
+    compile_seconds = Knob(300, to_int(1), "How long a region may compile before it stays native.")
     target = Knob("cpu", to_target, "What IREE compiles for.")
     disk_cache = Knob(True, to_bool, "Whether compiled regions are kept on disk.")
     cache_dir = Knob(

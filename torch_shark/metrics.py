@@ -20,6 +20,7 @@ class Metrics:
         regions: runs of compiled regions.
         region_operators: recorded operators that ran inside regions.
         plans: windows planned, one for each new signature.
+        pending: windows that are being planned now, and compiled, in the background.
         compiles: regions compiled.
         memory_hits: regions of new plans that this process had already.
         disk_hits: regions of new plans that came from the cache on disk.
@@ -37,6 +38,7 @@ class Metrics:
     regions: int
     region_operators: int
     plans: int
+    pending: int
     compiles: int
     memory_hits: int
     disk_hits: int
@@ -56,6 +58,7 @@ def metrics() -> Metrics:
     return Metrics(
         **_C.metrics(),
         plans=stats.plans,
+        pending=compiler.pending(),
         compiles=stats.compiles,
         memory_hits=stats.memory_hits,
         disk_hits=stats.disk_hits,

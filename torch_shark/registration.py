@@ -36,7 +36,7 @@ def register() -> None:
     choices.register()
     _print_from_host()
     _settle_before_settings()
-    _C.set_planner(compiler.liftable, compiler.plan)
+    compiler.install()
     warn_of_unknown_variables()
     config.on_change(_apply_config)
     atexit.register(_shut_down)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -17,6 +17,7 @@ class Target:
         native_device: the type of the ATen device whose kernels replay operators.
         sharing: "alias" if IREE and the native device see the same bytes, else "copy".
         host_features: the executable depends on the CPU features of this machine.
+        variants: sets of further flags, each of which is the fastest for some regions.
     """
 
     name: str
@@ -25,6 +26,12 @@ class Target:
     native_device: str
     sharing: Literal["alias", "copy"]
     host_features: bool
+    variants: tuple[tuple[str, ...], ...] = ()
+
+    def candidates(self) -> tuple[Target, ...]:
+        """Return the target itself, then what it is with each variant's flags."""
+        others = (replace(self, flags=(*self.flags, *more)) for more in self.variants)
+        return (self, *others)
 
 
 # Wanted by every target: f64 stays f64, and the importer's dialect is read.
@@ -44,6 +51,7 @@ _TARGETS = {
         native_device="cpu",
         sharing="alias",
         host_features=True,
+        variants=(("--iree-opt-level=O3", "--iree-llvmcpu-stack-allocation-limit=1048576"),),
     ),
 }
 

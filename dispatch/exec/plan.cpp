@@ -2,28 +2,12 @@
 
 #include <c10/core/DefaultDtype.h>
 
-#include <list>
-#include <mutex>
-#include <unordered_map>
+#include <cstring>
+
+#include "dispatch/config.h"
 
 namespace torch_shark {
 namespace {
-
-constexpr size_t kMaxPlans = 4096;
-
-// Plans by signature, the least recently used dropped first. Guarded by `mutex`.
-struct PlanCache {
-  using Item = std::pair<Hash128, std::shared_ptr<const Plan>>;
-  std::mutex mutex;
-  std::shared_ptr<Compiler> compiler;
-  std::list<Item> recent;
-  std::unordered_map<Hash128, std::list<Item>::iterator> plans;
-};
-
-PlanCache& cache() {
-  static auto* instance = new PlanCache();
-  return *instance;
-}
 
 uint64_t bits(double value) {
   uint64_t result;
@@ -85,7 +69,8 @@ void add_ref(Hash128& hash, const TensorRef& ref) {
 
 Hash128 signature(const Window& window) {
   Hash128 hash;
-  hash.add(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
+  hash.add(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) +
+           256 * static_cast<uint64_t>(config().policy.load(std::memory_order_relaxed)));
   for (const Entry& entry : window.entries) {
     hash.add(entry.op->id);
     for (size_t i = 0; i < entry.args.size(); ++i) {
@@ -111,46 +96,15 @@ Hash128 signature(const Window& window) {
   return hash;
 }
 
-void set_compiler(std::shared_ptr<Compiler> compiler) {
-  PlanCache& all = cache();
-  std::list<PlanCache::Item> dropped;  // plans own Python objects: let go of them without the lock
-  {
-    std::lock_guard<std::mutex> lock(all.mutex);
-    all.compiler.swap(compiler);
-    all.plans.clear();
-    dropped.swap(all.recent);
-  }
-}
-
-std::shared_ptr<const Plan> find_plan(const Window& window) {
-  PlanCache& all = cache();
-  std::shared_ptr<Compiler> compiler;
-  {
-    std::lock_guard<std::mutex> lock(all.mutex);
-    compiler = all.compiler;
-  }
-  if (!compiler) {
-    return nullptr;
-  }
-  compiler->prepare();
-  const Hash128 key = signature(window);
-  {
-    std::lock_guard<std::mutex> lock(all.mutex);
-    if (auto found = all.plans.find(key); found != all.plans.end()) {
-      all.recent.splice(all.recent.begin(), all.recent, found->second);
-      return found->second->second;
+uint64_t family(const Window& window) {
+  Hash128 hash;
+  for (const Entry& entry : window.entries) {
+    hash.add(entry.op->id);
+    for (const TensorRef& ref : entry.operands) {
+      hash.add(static_cast<uint64_t>(ref.dtype) + (uint64_t{ref.number} << 32));
     }
   }
-  std::shared_ptr<const Plan> plan = compiler->plan(window);
-  std::list<PlanCache::Item> dropped;
-  std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.plans.size() >= kMaxPlans) {
-    all.plans.erase(all.recent.back().first);
-    dropped.splice(dropped.begin(), all.recent, std::prev(all.recent.end()));
-  }
-  all.recent.emplace_front(key, plan);
-  all.plans[key] = all.recent.begin();
-  return plan;
+  return hash.low();
 }
 
 }  // namespace torch_shark

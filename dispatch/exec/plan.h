@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "dispatch/exec/choice.h"
 #include "dispatch/window/hash.h"
 #include "dispatch/window/window.h"
 
@@ -37,8 +38,7 @@ struct NativeStep {
 
 // Every integer of the tensor at `geometry` over a storage must lie in [low, high) or equal
 // `ignored`: IREE itself does not check indices.
-struct CheckStep {
-  uint32_t entry;    // the operator that the error names
+struct IndexCheck {
   uint32_t storage;  // by number
   Geometry geometry;
   int64_t offset;  // elements
@@ -48,9 +48,12 @@ struct CheckStep {
 };
 
 // Runs an executable over whole storages, named by their numbers. Its results come in fresh buffers
-// that are then swapped into the storages.
+// that are then swapped into the storages. Where an index is out of range, or `choice` finds that
+// faster, its operators are replayed instead.
 struct RegionStep {
-  std::shared_ptr<Executable> executable;
+  std::vector<std::shared_ptr<Executable>> executables;  // candidates, at least one
+  std::shared_ptr<Choice> choice;  // of native replay (0) and the candidates (from 1); or nullptr
+  std::vector<IndexCheck> checks;
   std::vector<uint32_t> entries;
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
@@ -60,7 +63,9 @@ struct RegionStep {
 // What a window's signature stands for: its steps, in an order that keeps every dependency. Entries
 // in no step need not run.
 struct Plan {
-  std::vector<std::variant<NativeStep, CheckStep, RegionStep>> steps;
+  std::vector<std::variant<NativeStep, RegionStep>> steps;
+  // Of native replay of the whole window (0) and the steps (1), once they have made their own.
+  std::shared_ptr<Choice> choice;
 };
 
 // Thrown by the Python side where the program is interrupted in it. The program hears of that when
@@ -69,24 +74,24 @@ struct Interrupted final : std::exception {
   const char* what() const noexcept override { return "[shark] interrupted"; }
 };
 
-// Makes plans. Implemented by csrc_py over torch_shark.lowering.
+// Makes plans. Implemented by csrc_py over torch_shark.compiler.
 class Compiler {
  public:
   virtual ~Compiler() = default;
   // Called before each signature is taken; marks the arguments whose doubles plans take as inputs.
   virtual void prepare() = 0;
+  // Makes a plan while the caller waits.
   virtual std::shared_ptr<const Plan> plan(const Window& window) = 0;
+  // Begins to make a plan; it is handed to `install_plan` when it is there, if ever.
+  virtual void request(const Window& window, const Hash128& key) = 0;
 };
-
-// Installs or, with nullptr, removes the compiler. Forgets all plans.
-void set_compiler(std::shared_ptr<Compiler> compiler);
 
 // 128-bit name of a window: operators, arguments, storages by number, geometry, which storages were
 // born in it and which are alive after it. Values that plans take as inputs are left out: host
 // scalars, and doubles of operators whose lowering lifts them.
 Hash128 signature(const Window& window);
 
-// The plan for a window, from memory or from the compiler; nullptr without a compiler.
-std::shared_ptr<const Plan> find_plan(const Window& window);
+// What windows that differ in sizes only have in common.
+uint64_t family(const Window& window);
 
 }  // namespace torch_shark

@@ -5,15 +5,14 @@
 #include <cstring>
 #include <iostream>
 #include <sstream>
-#include <unordered_set>
 
 #include "dispatch/config.h"
 #include "dispatch/device/native_device.h"
 #include "dispatch/device/pool.h"
-#include "dispatch/exec/check_indices.h"
 #include "dispatch/exec/failures.h"
+#include "dispatch/exec/indices.h"
 #include "dispatch/exec/overlaps.h"
-#include "dispatch/exec/plan.h"
+#include "dispatch/exec/plans.h"
 #include "dispatch/exec/profile.h"
 #include "dispatch/exec/replay.h"
 #include "dispatch/metrics.h"
@@ -41,40 +40,77 @@ void give(DeviceStorage& storage, c10::intrusive_ptr<NativeBuffer> result) {
   }
 }
 
+// Ways of a region: native replay, then its candidates. Ways of a plan: native replay, its steps.
+constexpr size_t kNative = 0;
+constexpr size_t kFirstCandidate = 1;
+constexpr size_t kSteps = 1;
+
 class WindowRun {
  public:
   explicit WindowRun(Window& window) : window_(window), origins_(window) {}
 
   std::exception_ptr run() {
-    std::shared_ptr<const Plan> plan = choose_plan();
-    if (plan) {
-      for (const auto& step : plan->steps) {
-        std::visit([this](const auto& each) { run_step(each); }, step);
-      }
+    const Policy policy = config().policy.load(std::memory_order_relaxed);
+    if (policy == Policy::native || window_.entries.empty() || has_overlaps(window_)) {
+      run_natively();
+    } else if (policy == Policy::iree) {
+      const std::shared_ptr<const Plan> plan = made([this] { return find_plan(window_); });
+      plan ? run_steps(*plan) : run_natively();
     } else {
-      for (Entry& entry : window_.entries) {
-        run_native(entry);
-      }
+      run_the_faster(made([this] { return look_for_plan(window_); }));
     }
     return error_;
   }
 
  private:
-  std::shared_ptr<const Plan> choose_plan() {
-    if (config().policy.load(std::memory_order_relaxed) != Policy::iree ||
-        window_.entries.empty() || has_overlaps(window_)) {
-      return nullptr;
-    }
+  using Clock = std::chrono::steady_clock;
+
+  // What the compiler's side makes; nothing where it fails.
+  template <typename Make>
+  static auto made(Make make) -> decltype(make()) {
     const StepSpan span(StepSpan::Kind::host, 0, [] { return "shark::plan"; });
     try {
-      return find_plan(window_);
+      return make();
     } catch (const Interrupted&) {
-      return nullptr;
     } catch (const std::exception& e) {
       // A window that cannot be planned still has its native replay.
-      TORCH_WARN("[shark] planning a window of ", window_.entries.size(),
-                 " operators failed; it runs natively: ", e.what());
-      return nullptr;
+      TORCH_WARN("[shark] planning a window failed; it runs natively: ", e.what());
+    }
+    return {};
+  }
+
+  void run_the_faster(const Tried& tried) {
+    const auto start = Clock::now();
+    if (!tried.plan) {
+      run_natively();
+      note_native_run(tried.key, Clock::now() - start);
+      return;
+    }
+    Choice& choice = *tried.plan->choice;
+    const bool settled = is_settled(*tried.plan);
+    const size_t way = settled ? choice.next() : kSteps;
+    way == kSteps ? run_steps(*tried.plan) : run_natively();
+    if (settled && !error_) {
+      choice.add(way, Clock::now() - start);
+    }
+  }
+
+  static bool is_settled(const Plan& plan) {
+    return std::all_of(plan.steps.begin(), plan.steps.end(), [](const auto& step) {
+      const auto* region = std::get_if<RegionStep>(&step);
+      return region == nullptr || region->choice->is_decided();
+    });
+  }
+
+  void run_steps(const Plan& plan) {
+    for (const auto& step : plan.steps) {
+      std::visit([this](const auto& each) { run_step(each); }, step);
+    }
+  }
+
+  void run_natively() {
+    for (Entry& entry : window_.entries) {
+      run_native(entry);
     }
   }
 
@@ -93,46 +129,55 @@ class WindowRun {
     entry.release();
   }
 
-  void run_step(const CheckStep& step) {
-    Entry& entry = window_.entries[step.entry];
-    if (!failure_of_operands(entry)) {
-      const bool good = attempt(entry, [&] {
-        const Geometry& geometry = step.geometry;
-        check_indices(native_tensor(storage(step.storage).native().storage, geometry.sizes,
-                                    geometry.strides, step.offset, geometry.dtype),
-                      step.low, step.high, step.ignored);
-      });
-      if (!good) {
-        refused_.insert(step.entry);
-      }
-    }
-  }
-
   void run_step(const RegionStep& step) {
-    const bool whole = std::none_of(step.entries.begin(), step.entries.end(), [this](uint32_t i) {
-      return refused_.contains(i) || failure_of_operands(window_.entries[i]);
-    });
-    if (!whole || !run_region(step)) {
-      // Part of the region can still have values: find out which, one operator at a time.
+    const auto start = Clock::now();
+    const size_t way = step.choice ? step.choice->next() : kFirstCandidate;
+    const bool whole = has_operands(step);
+    if (way == kNative || !whole || !in_range(step)) {
+      replay_region(step);
+    } else if (run_region(step, *step.executables[way - kFirstCandidate])) {
+      metrics().regions.fetch_add(1, std::memory_order_relaxed);
+      metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
       for (uint32_t i : step.entries) {
-        if (refused_.contains(i)) {
-          window_.entries[i].release();
-        } else {
-          run_native(window_.entries[i]);
-        }
+        succeed(window_.entries[i]);
+        window_.entries[i].release();
+      }
+    } else {
+      replay_region(step);
+      if (step.choice) {
+        step.choice->drop(way);
       }
       return;
     }
-    metrics().regions.fetch_add(1, std::memory_order_relaxed);
-    metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
-    for (uint32_t i : step.entries) {
-      succeed(window_.entries[i]);
-      window_.entries[i].release();
+    if (step.choice && whole && !error_) {
+      step.choice->add(way, Clock::now() - start);
     }
   }
 
+  // Part of a region can have values where the whole has none.
+  void replay_region(const RegionStep& step) {
+    for (uint32_t i : step.entries) {
+      run_native(window_.entries[i]);
+    }
+  }
+
+  bool has_operands(const RegionStep& step) const {
+    return std::none_of(step.entries.begin(), step.entries.end(),
+                        [this](uint32_t i) { return failure_of_operands(window_.entries[i]); });
+  }
+
+  // If not, the native kernels say in their own words what is wrong.
+  bool in_range(const RegionStep& step) const {
+    return std::all_of(step.checks.begin(), step.checks.end(), [this](const IndexCheck& check) {
+      const Geometry& geometry = check.geometry;
+      return are_in_range(native_tensor(storage(check.storage).native().storage, geometry.sizes,
+                                        geometry.strides, check.offset, geometry.dtype),
+                          check.low, check.high, check.ignored);
+    });
+  }
+
   // Returns whether it ran. If not, nothing has changed: its results come in fresh buffers.
-  bool run_region(const RegionStep& step) {
+  bool run_region(const RegionStep& step, Executable& executable) {
     const StepSpan span(StepSpan::Kind::device, 0, [&] { return region_name(step); });
     std::vector<c10::intrusive_ptr<NativeBuffer>> inputs;
     for (uint32_t number : step.inputs) {
@@ -148,7 +193,7 @@ class WindowRun {
       scalars.push_back(scalar_at(slot));
     }
     try {
-      step.executable->run(inputs, outputs, scalars);
+      executable.run(inputs, outputs, scalars);
     } catch (const Interrupted&) {
       return false;
     } catch (const std::exception& error) {
@@ -162,7 +207,7 @@ class WindowRun {
     return true;
   }
 
-  DeviceStorage& storage(uint32_t number) { return *window_.storages[number].storage; }
+  DeviceStorage& storage(uint32_t number) const { return *window_.storages[number].storage; }
 
   // Its operators, so far as they fit into a line.
   std::string region_name(const RegionStep& step) const {
@@ -231,7 +276,6 @@ class WindowRun {
 
   Window& window_;
   WindowOrigins origins_;
-  std::unordered_set<uint32_t> refused_;  // entries with an index out of range
   std::exception_ptr error_;
 };
 

@@ -18,8 +18,8 @@ import torch
 
 import torch_shark.lowering.lower as lower
 import torch_shark.runtime.executable as executable
-from torch_shark import _C, compiler, config
-from torch_shark.lowering.artifact import Artifact, LoweringError
+from torch_shark import compiler, config
+from torch_shark.lowering.artifact import Answer, Artifact
 from torch_shark.lowering.interface import BufferType, RegionInterface
 from torch_shark.lowering.region import Region
 from torch_shark.lowering.trace import trace_region
@@ -46,24 +46,24 @@ def interpreted_regions() -> Iterator[None]:
 def _start_anew() -> None:
     """Forget the planner and, with the plans, all executables."""
     compiler.forget()
-    _C.set_planner(compiler.liftable, compiler.plan)
+    compiler.install()
 
 
-def _trace(region: Region) -> torch.fx.GraphModule:
-    try:
-        return trace_region(region)
-    except Exception as error:
-        raise LoweringError("tracing", region, f"{type(error).__name__}: {error}") from error
-
-
-def _check_lowers(region: Region, target: Target, whole: bool) -> None:
-    _trace(region)
+def _check_lowers(region: Region, target: Target, whole: bool) -> str:
+    return _lower(region).reason
 
 
 def _lower_region(
-    region: Region, target: Target, dump_folder: Path | None
-) -> tuple[Artifact, lower.Seconds]:
-    graph = _trace(region)
+    region: Region, targets: Sequence[Target], dump_folder: Path | None = None
+) -> Answer:
+    return Answer((_lower(region),) * len(targets), lasting=True)
+
+
+def _lower(region: Region) -> Artifact:
+    try:
+        graph = trace_region(region)
+    except Exception as error:
+        return Artifact.failed(f"{type(error).__name__}: {error}")
     placeholders = graph.graph.find_nodes(op="placeholder")[: len(region.inputs)]
     (results,) = graph.graph.output_node().args
     assert isinstance(results, (list, tuple))
@@ -74,7 +74,7 @@ def _lower_region(
     )
     _graphs.append(graph)
     name = str(len(_graphs) - 1).encode()
-    return Artifact(name, interface, tuple(range(len(placeholders)))), lower.Seconds(0, 0)
+    return Artifact(name, interface, tuple(range(len(placeholders))))
 
 
 def _buffer_type(node: Any) -> BufferType:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from recording import Recording, Run, alive_values, record, run_plan
 
-from torch_shark.plan import KeyParts, Planner
+from torch_shark.planner import Planner
+from torch_shark.store import KeyParts
 
 # Half-width results may differ by the rounding of one intermediate: two units in the last place.
 _TOLERANCES = {

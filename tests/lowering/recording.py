@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from torch_shark.lowering.operators import find_operator
-from torch_shark.plan import CheckStep, NativeStep, Step
+from torch_shark.plan import IndexCheck, NativeStep, Step
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef, WindowRecord
 
 _ALIGNMENT = 64
@@ -267,19 +267,15 @@ def run_plan(
         if isinstance(step, NativeStep):
             _run_native(record.entries[step.entry], buffers)
             run.native.append(record.entries[step.entry].op)
-        elif isinstance(step, CheckStep):
-            index = buffers[step.ref.storage].tensor(step.ref)
-            bad = (index < step.low) | (index >= step.high)
-            if step.ignored is not None:
-                bad &= index != step.ignored
-            if bad.any():
-                raise IndexError(f"index out of range in {record.entries[step.entry].op}")
+        elif not all(_in_range(check, buffers) for check in step.checks):
+            for entry in step.entries:
+                _run_native(record.entries[entry], buffers)
         else:
             fresh = [PlainBuffer(record.storages[s].nbytes) for s in step.outputs]
             for buffer in fresh:
                 buffer.bytes.fill_(0x5A)
             scalars = [_scalar(record, slot) for slot in step.scalars]
-            step.executable([buffers[s] for s in step.inputs], fresh, scalars)
+            step.executables[0]([buffers[s] for s in step.inputs], fresh, scalars)
             for s, buffer in zip(step.outputs, fresh, strict=True):
                 buffers[s] = buffer
             run.regions += 1
@@ -296,6 +292,12 @@ def alive_values(run: Run, recording: Recording) -> list[tuple[torch.Tensor, tor
         if info.alive and info.nbytes:
             pairs.append((buffer.bytes.view(info.dtype), after.view(info.dtype)))
     return pairs
+
+
+def _in_range(check: IndexCheck, buffers: list[PlainBuffer]) -> bool:
+    index = buffers[check.ref.storage].tensor(check.ref)
+    good = (index >= check.low) & (index < check.high)
+    return bool((good | (index == check.ignored) if check.ignored is not None else good).all())
 
 
 def _scalar(record: WindowRecord, slot: Any) -> Any:

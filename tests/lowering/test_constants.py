@@ -8,7 +8,7 @@ import pytest
 import torch
 from checking import check
 
-from torch_shark.plan import Planner
+from torch_shark.planner import Planner
 
 
 def _comparisons(x: torch.Tensor, number: int) -> list[torch.Tensor]:

@@ -11,7 +11,7 @@ from checking import check
 from recording import record
 from torch.nn import functional
 
-from torch_shark.plan import Planner
+from torch_shark.planner import Planner
 
 
 @pytest.fixture

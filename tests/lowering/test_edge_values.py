@@ -15,7 +15,7 @@ import torch
 from recording import record, run_plan
 from torch.nn import functional
 
-from torch_shark.plan import Planner
+from torch_shark.planner import Planner
 
 Function = Callable[..., torch.Tensor]
 

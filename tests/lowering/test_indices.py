@@ -11,7 +11,8 @@ from checking import check
 from recording import record, run_plan
 from torch.nn import functional
 
-from torch_shark.plan import CheckStep, Planner, RegionStep
+from torch_shark.plan import IndexCheck, RegionStep, Step
+from torch_shark.planner import Planner
 
 _READERS: list[tuple[str, Callable[[Any, Any], Any]]] = [
     ("embedding", lambda x, i: functional.embedding(i, x)),
@@ -28,14 +29,20 @@ def test_bad_indices(planner: Planner, name: str, read: Callable[[Any, Any], Any
     x, good = torch.randn(4, 3), torch.tensor([0, 3])
     recording = record(read, x, good)
     plan = planner.plan(recording.record)
-    assert [type(step) for step in plan] == [CheckStep, RegionStep]
-    (check_step,) = (step for step in plan if isinstance(step, CheckStep))
-    assert (check_step.low, check_step.high) == (-4 if name in ("index", "index_put") else 0, 4)
-    run_plan(plan, recording)
+    index = _only_check(plan)
+    assert (index.low, index.high) == (-4 if name in ("index", "index_put") else 0, 4)
+    assert run_plan(plan, recording).regions == 1
     for bad in (4, -5, 10**12):
-        recording.before[check_step.ref.storage].view(torch.int64)[1] = bad
-        with pytest.raises(IndexError, match=name):
+        recording.before[index.ref.storage].view(torch.int64)[1] = bad
+        with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
             run_plan(plan, recording)
+
+
+def _only_check(plan: list[Step]) -> IndexCheck:
+    (region,) = plan
+    assert isinstance(region, RegionStep)
+    (index,) = region.checks
+    return index
 
 
 def test_negative_indices_count_from_the_end(planner: Planner) -> None:
@@ -52,7 +59,6 @@ def test_targets_that_are_ignored_are_no_error(planner: Planner) -> None:
     recording = record(lambda s, t: functional.nll_loss(s, t), scores, target)
     plan = planner.plan(recording.record)
     run_plan(plan, recording)
-    (check_step,) = (step for step in plan if isinstance(step, CheckStep))
-    recording.before[check_step.ref.storage].view(torch.int64)[0] = 5
+    recording.before[_only_check(plan).ref.storage].view(torch.int64)[0] = 5
     with pytest.raises(IndexError):
         run_plan(plan, recording)

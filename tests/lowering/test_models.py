@@ -12,7 +12,7 @@ from checking import assert_same, check
 from recording import record, run_plan
 from torch import nn
 
-from torch_shark.plan import Planner
+from torch_shark.planner import Planner
 
 
 class _Block(nn.Module):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +13,15 @@ import torch
 from checking import MemoryStore, check
 from recording import record, run_plan
 
-from torch_shark.plan import NativeStep, Planner, RegionStep
+from torch_shark.lowering.artifact import Answer, Artifact
+from torch_shark.lowering.interface import RegionInterface
+from torch_shark.lowering.region import Region
+from torch_shark.plan import NativeStep, RegionStep
+from torch_shark.planner import Planner
 from torch_shark.record import WindowRecord
 from torch_shark.runtime.executable import Executable
-from torch_shark.targets import get_target
+from torch_shark.targets import Target, get_target
+from torch_shark.toolchain import InProcess
 
 
 def test_equal_layers_share_one_executable(planner: Planner) -> None:
@@ -31,7 +38,7 @@ def test_equal_layers_share_one_executable(planner: Planner) -> None:
 def test_a_second_process_compiles_nothing(planner: Planner, store: MemoryStore) -> None:
     recording = record(lambda x: torch.hypot(x.exp() * 2.0, x).sum(), torch.randn(4))
     planner.plan(recording.record)
-    again = Planner(get_target("cpu"), Executable, store)
+    again = Planner(get_target("cpu"), InProcess(), Executable, store)
     run = run_plan(again.plan(recording.record), recording)
     assert again.stats.compiles == 0
     # The whole, which does not compile, and the two regions around the culprit.
@@ -112,9 +119,9 @@ def test_one_culprit_among_many_is_found_by_halves(
     check_lowers = lower.check_lowers
     tried: list[int] = []
 
-    def counted(region: Any, *args: Any) -> None:
+    def counted(region: Any, *args: Any) -> str:
         tried.append(len(region.entries))
-        check_lowers(region, *args)
+        return check_lowers(region, *args)
 
     monkeypatch.setattr(lower, "check_lowers", counted)
 
@@ -136,7 +143,7 @@ def test_a_region_that_does_not_load_is_split() -> None:
             raise RuntimeError("too many bindings")
         return Executable(vmfb, interface)
 
-    planner = Planner(get_target("cpu"), load)
+    planner = Planner(get_target("cpu"), InProcess(), load)
     run = check(planner, lambda x, y, z: (x + y) * z, *(torch.randn(4) for _ in range(3)))
     assert run.regions == 2
     assert "too many bindings" in str(planner.stats.failures[0])
@@ -163,8 +170,10 @@ def test_an_executable_of_the_store_that_does_not_load_is_split(store: MemorySto
         raise RuntimeError("made for another machine")
 
     x = torch.randn(4)
-    Planner(get_target("cpu"), Executable, store).plan(record(lambda x: x + 1, x).record)
-    planner = Planner(get_target("cpu"), refuse, store)
+    Planner(get_target("cpu"), InProcess(), Executable, store).plan(
+        record(lambda x: x + 1, x).record
+    )
+    planner = Planner(get_target("cpu"), InProcess(), refuse, store)
     check(planner, lambda x: x + 1, x, native=["aten::add.Tensor"])
     assert "another machine" in str(planner.stats.failures[0])
 
@@ -176,7 +185,7 @@ def test_a_failed_module_is_dumped(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
         raise lower.CompileError("no such thing")
 
     monkeypatch.setattr(lower, "compile_module", refuse)
-    planner = Planner(get_target("cpu"), Executable, dump_folder=tmp_path)
+    planner = Planner(get_target("cpu"), InProcess(tmp_path), Executable)
     planner.plan(record(lambda x: x + 1, torch.randn(3)).record)
     (dump,) = tmp_path.iterdir()
     message = str(planner.stats.failures[0])
@@ -188,8 +197,7 @@ def test_a_failed_module_is_dumped(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
 def test_steps_respect_dependencies() -> None:
     """A random program over few tensors, some operators native, run step by step."""
     choose = random.Random(0)
-    planner = Planner(get_target("cpu"), lambda *_: lambda *_: None)
-    planner._compile = _pretend  # type: ignore[method-assign]
+    planner = Planner(get_target("cpu"), Pretending(), lambda *_: lambda *_: None)
     for _ in range(20):
         recording = record(_random_program(choose), *torch.randn(4, 3))
         steps = planner.plan(recording.record)
@@ -210,8 +218,7 @@ def test_steps_keep_the_order_of_the_program_where_they_can() -> None:
         late = x.exp()
         return torch.lgamma(y * late) * (x * 5)
 
-    planner = Planner(get_target("cpu"), lambda *_: lambda *_: None)
-    planner._compile = _pretend  # type: ignore[method-assign]
+    planner = Planner(get_target("cpu"), Pretending(), lambda *_: lambda *_: None)
     steps = planner.plan(record(program, torch.randn(3)).record)
     done = [e for s in steps for e in (s.entries if isinstance(s, RegionStep) else (s.entry,))]
     assert done == [0, 1, 2, 3, 4, 5, 6, 7, 8]
@@ -234,10 +241,18 @@ def test_windows_of_one_loop_share_their_chunks(
     assert planner.stats.compiles == 3
 
 
-def _pretend(plan: Any, placed: Any) -> Any:
-    from torch_shark.plan import _Loaded
+class Pretending:
+    """Takes every region for compiled."""
 
-    return _Loaded(lambda *_: None, tuple(range(len(plan.inputs))))
+    def compile(self, region: Region, targets: Sequence[Target]) -> Future[Answer]:
+        answer: Future[Answer] = Future()
+        interface = RegionInterface((), (), ())
+        artifact = Artifact(b"", interface, tuple(range(len(region.inputs))))
+        answer.set_result(Answer((artifact,) * len(targets), lasting=True))
+        return answer
+
+    def refusal(self, region: Region, target: Target, whole: bool) -> str:
+        return ""
 
 
 def _random_program(choose: random.Random) -> Any:
@@ -287,6 +302,6 @@ def test_a_flag_changes_the_key(store: MemoryStore) -> None:
     target = get_target("cpu")
     other = replace(target, flags=(*target.flags, "--iree-opt-level=O1"))
     for each in (target, other):
-        planner = Planner(each, Executable, store)
+        planner = Planner(each, InProcess(), Executable, store)
         planner.plan(recording.record)
         assert planner.stats.compiles == 1

@@ -10,7 +10,7 @@ from checking import check
 from recording import record, run_plan
 
 from torch_shark.lowering.scalars import LIFTABLE
-from torch_shark.plan import Planner
+from torch_shark.planner import Planner
 
 
 def test_new_values_do_not_compile(planner: Planner) -> None:

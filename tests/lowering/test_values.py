@@ -11,7 +11,7 @@ import torch
 from checking import check
 from torch.nn import functional
 
-from torch_shark.plan import Planner
+from torch_shark.planner import Planner
 
 aten = torch.ops.aten
 NAN = math.nan

@@ -23,7 +23,7 @@ from torch.testing._internal.opinfo import core
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, OpInfo, UnaryUfuncInfo
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_shark import _C, compiler, config
+from torch_shark import compiler, config
 from torch_shark.plan import Step
 from torch_shark.record import WindowRecord
 
@@ -221,21 +221,20 @@ def watched(seen: dict[str, set[str]]) -> Iterator[None]:
 
     def plan(record: WindowRecord) -> list[Step]:
         steps = compiler.plan(record)
-        planner = compiler._planner
-        assert planner is not None
+        planner = compiler._planners["iree"]
         for entry, reason in zip(record.entries, planner.native_reasons(record), strict=True):
             seen.setdefault(entry.op, set()).add(reason or COMPILED)
         return steps
 
     torch.shark.synchronize()
     torch.shark.reset_metrics()
-    _C.set_planner(compiler.liftable, plan)
+    compiler.install(plan)
     try:
         yield
     finally:
         with suppress(Exception):
             torch.shark.synchronize()
-        _C.set_planner(compiler.liftable, compiler.plan)
+        compiler.install()
     for name in torch.shark.metrics().native_steps:
         seen.setdefault(name, {AT_ONCE})
 

@@ -20,10 +20,39 @@ class LoweringError(Exception):
     def __init__(self, step: str, region: Region, said: str, dump: Path | None = None) -> None:
         saved = f"\nThe MLIR is saved at {dump}" if dump is not None else ""
         super().__init__(f"[shark] {step} failed for {region.operators()}:\n{said}{saved}")
-        self.step = step
-        first_line = said.partition("\n")[0]
-        place = f" (MLIR: {dump})" if dump is not None else ""
-        self.summary = f"{step} of {region.operators()}: {first_line}{place}"
+
+    @classmethod
+    def again(cls, text: str) -> LoweringError:
+        """Return an error of a known text: one that a worker or an earlier process met."""
+        error = cls.__new__(cls)
+        error.args = (text,)
+        return error
+
+    @property
+    def summary(self) -> str:
+        """The step, the operators, the first line of what was said, and where the MLIR is."""
+        head, *said = str(self).removeprefix("[shark] ").split("\n")
+        return " ".join(
+            [head, *said[:1], *(line for line in said[1:] if line.startswith("The MLIR"))]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of compiling a region.
+
+    Attributes:
+        artifacts: one for each of the targets; a failed one says why.
+        lasting: the same region would be answered so again. If not, a failure says nothing of it:
+            a worker was killed, did not start or took too long. Don't store it.
+        lowering_seconds: wall time until the region was MLIR.
+        compiling_seconds: wall time in IREE's compiler, for all targets.
+    """
+
+    artifacts: tuple[Artifact, ...]
+    lasting: bool
+    lowering_seconds: float = 0.0
+    compiling_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

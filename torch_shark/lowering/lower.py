@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from torch_shark.lowering.artifact import Artifact, LoweringError
+from torch_shark.lowering.artifact import Answer, Artifact, LoweringError
 from torch_shark.lowering.compile import CompileError, compile_module
 from torch_shark.lowering.emit import EmittedModule, emit_module
 from torch_shark.lowering.region import Region
@@ -18,46 +18,43 @@ from torch_shark.lowering.trace import trace_region
 from torch_shark.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """How long lowering (trace and emit) and compiling took."""
-
-    lowering: float
-    compiling: float
-
-
 def lower_region(
-    region: Region, target: Target, dump_folder: Path | None
-) -> tuple[Artifact, Seconds]:
-    """Lowers and compiles a region.
-
-    Raises:
-        LoweringError: some step refused it.
-    """
+    region: Region, targets: Sequence[Target], dump_folder: Path | None = None
+) -> Answer:
+    """Lower a region, and compile it for each of some targets."""
     start = time.perf_counter()
-    module = _emit(region)
+    try:
+        module = _emit(region)
+    except LoweringError as error:
+        failed = Artifact.failed(str(error))
+        return Answer((failed,) * len(targets), True, time.perf_counter() - start)
     lowered = time.perf_counter()
-    try:
-        vmfb = compile_module(module.bytecode, target)
-    except CompileError as error:
-        raise LoweringError(
-            "compilation", region, str(error), _dump(module, dump_folder)
-        ) from error
-    seconds = Seconds(lowered - start, time.perf_counter() - lowered)
-    return Artifact(vmfb, module.interface, module.used_inputs), seconds
+    artifacts = []
+    for target in targets:
+        try:
+            vmfb = compile_module(module.bytecode, target)
+            artifacts.append(Artifact(vmfb, module.interface, module.used_inputs))
+        except CompileError as error:
+            dump = _dump(module, dump_folder)
+            failure = LoweringError("compilation", region, str(error), dump)
+            artifacts.append(Artifact.failed(str(failure)))
+    return Answer(tuple(artifacts), True, lowered - start, time.perf_counter() - lowered)
 
 
-def check_lowers(region: Region, target: Target, whole: bool) -> None:
-    """Lowers a region to IREE's input form, or compiles it wholly, and forgets the result.
+def check_lowers(region: Region, target: Target, whole: bool) -> str:
+    """Lower a region to IREE's input form, or compile it wholly, and forget the result.
 
-    Raises:
-        LoweringError: some step refused it.
+    Returns:
+        Why it failed; empty if it did not.
     """
-    module = _emit(region)
     try:
+        module = _emit(region)
         compile_module(module.bytecode, target, None if whole else "input")
     except CompileError as error:
-        raise LoweringError("lowering", region, str(error)) from error
+        return str(LoweringError("lowering", region, str(error)))
+    except LoweringError as error:
+        return str(error)
+    return ""
 
 
 def _emit(region: Region) -> EmittedModule:

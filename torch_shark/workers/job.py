@@ -1,4 +1,4 @@
-"""A request to compile a region, its answer, and the job that leads from one to the other."""
+"""A request to compile a region, and the job that leads from it to its answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from torch_shark.lowering.artifact import Artifact, LoweringError
+from torch_shark.lowering.artifact import Answer, Artifact, LoweringError
 from torch_shark.lowering.region import Region
 from torch_shark.targets import Target
 from torch_shark.workers.process import WorkerLostError
@@ -40,24 +40,6 @@ class Request:
     def __post_init__(self) -> None:
         if not self.targets:
             raise ValueError("[shark] expected at least one target to compile for, got none")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of a request.
-
-    Attributes:
-        artifacts: one for each of the targets; a failed one says why.
-        lasting: the same request would be answered so again. If not, a failure says nothing of the
-            region: the worker was killed, did not start or took too long. Don't store it.
-        lowering_seconds: wall time until the region was MLIR.
-        compiling_seconds: wall time in IREE's compiler, for all targets.
-    """
-
-    artifacts: tuple[Artifact, ...]
-    lasting: bool
-    lowering_seconds: float
-    compiling_seconds: float
 
 
 class Job:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import fields
 from queue import Empty, SimpleQueue
 
-from torch_shark.workers.job import Answer, Job, Request
+from torch_shark.lowering.artifact import Answer
+from torch_shark.workers.job import Job, Request
 from torch_shark.workers.slot import Counters, Slot
 
 _CLOSING_SECONDS = 2.0

@@ -1,4 +1,4 @@
-#include "dispatch/exec/check_indices.h"
+#include "dispatch/exec/indices.h"
 
 #include <algorithm>
 
@@ -19,26 +19,21 @@ std::pair<int64_t, int64_t> bounds(const T* data, int64_t count, T ignored) {
 }
 
 template <typename T>
-void check(const at::Tensor& indices, int64_t low, int64_t high, std::optional<int64_t> ignored) {
+bool check(const at::Tensor& indices, int64_t low, int64_t high, std::optional<int64_t> ignored) {
   const at::Tensor dense = indices.contiguous();
-  // Without a value to ignore, ignore one that is in range: it cannot raise.
+  // Without a value to ignore, ignore one that is in range.
   const auto [lowest, highest] =
       bounds<T>(dense.const_data_ptr<T>(), dense.numel(), static_cast<T>(ignored.value_or(low)));
   const bool none = lowest > highest;
-  TORCH_CHECK_INDEX(none || (lowest >= low && highest < high), "index ",
-                    lowest < low ? lowest : highest, " is out of bounds: expected at least ", low,
-                    " and less than ", high);
+  return none || (lowest >= low && highest < high);
 }
 
 }  // namespace
 
-void check_indices(const at::Tensor& indices, int64_t low, int64_t high,
-                   std::optional<int64_t> ignored) {
-  if (indices.scalar_type() == at::kInt) {
-    check<int32_t>(indices, low, high, ignored);
-  } else {
-    check<int64_t>(indices, low, high, ignored);
-  }
+bool are_in_range(const at::Tensor& indices, int64_t low, int64_t high,
+                  std::optional<int64_t> ignored) {
+  return indices.scalar_type() == at::kInt ? check<int32_t>(indices, low, high, ignored)
+                                           : check<int64_t>(indices, low, high, ignored);
 }
 
 }  // namespace torch_shark

@@ -1,0 +1,51 @@
+"""Where regions run under the policy `auto`: what can gain is compiled, and the faster is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch_shark import worth
+from torch_shark._C import Choice
+from torch_shark.decisions import NATIVE, Decisions, way_of
+from torch_shark.lowering.partition import Placed
+from torch_shark.lowering.region import Region, RegionPlan
+from torch_shark.store import ByteStore
+from torch_shark.targets import Target
+
+
+class Measured:
+    """The planner's `Measure`.
+
+    Args:
+        candidates: what a region is compiled for, the safest first.
+        store: keeps decisions between processes; None keeps nothing.
+    """
+
+    def __init__(self, candidates: Sequence[Target], store: ByteStore | None) -> None:
+        self.decisions = Decisions(candidates, store)
+        self._candidates = candidates
+        self._ways: dict[bytes, str | None] = {}
+
+    def is_native(self, operator: str) -> bool:
+        """Tell whether an operator runs natively without further ado."""
+        return worth.belongs_to_vendor(operator)
+
+    def runs_natively(self, plan: RegionPlan, placed: Placed) -> bool:
+        """Tell whether a region was found to be faster natively, or cannot gain."""
+        if plan.digest not in self._ways:
+            if worth.can_gain(plan, placed):
+                self._ways[plan.digest] = self.decisions.find(plan.digest)
+            else:
+                self._ways[plan.digest] = NATIVE
+        return self._ways[plan.digest] == NATIVE
+
+    def candidates(self, plan: RegionPlan) -> Sequence[Target]:
+        """Return the candidate that was decided for, else all."""
+        decided = [c for c in self._candidates if way_of(c) == self._ways.get(plan.digest)]
+        return decided or self._candidates
+
+    def choice(self, plan: RegionPlan, region: Region, compiled: Sequence[Target]) -> Choice | None:
+        """Return what chooses between native replay and what was compiled; None if it is known."""
+        if self._ways.get(plan.digest) is not None:
+            return None
+        return self.decisions.choice(plan.digest, region.operators(), compiled)

@@ -1,0 +1,357 @@
+"""The planner: finds or has made the executables of a window's regions, and orders its steps.
+
+Regions are looked up by their digest, so equal layers share one executable, and a process that
+finds its regions in the store traces nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Protocol
+
+from torch_shark.environment import environment
+from torch_shark.lowering.artifact import Answer, Artifact, LoweringError
+from torch_shark.lowering.interface import RegionInterface
+from torch_shark.lowering.kinds import EntryKind, KindTable
+from torch_shark.lowering.partition import Placed, Uses, find_live, find_uses, partition
+from torch_shark.lowering.region import (
+    Region,
+    RegionPlan,
+    extract,
+    place_region,
+    scalar_slots,
+    single_entry,
+)
+from torch_shark.plan import Executable, IndexCheck, NativeStep, RegionStep, Step
+from torch_shark.record import WindowRecord
+from torch_shark.store import ByteStore, KeyParts
+from torch_shark.targets import Target
+
+if TYPE_CHECKING:
+    from torch_shark._C import Choice
+
+
+class Toolchain(Protocol):
+    """What lowers and compiles regions."""
+
+    def compile(self, region: Region, targets: Sequence[Target]) -> Future[Answer]:
+        """Compile a region for each of some targets."""
+
+    def refusal(self, region: Region, target: Target, whole: bool) -> str:
+        """Return why a region does not lower, or does not compile as a whole; empty if it does."""
+
+
+class Measure(Protocol):
+    """What decides by measurement where a region runs."""
+
+    def is_native(self, operator: str) -> bool:
+        """Tell whether an operator runs natively without further ado."""
+
+    def runs_natively(self, plan: RegionPlan, placed: Placed) -> bool:
+        """Tell whether a region is known to run natively, or cannot gain."""
+
+    def candidates(self, plan: RegionPlan) -> Sequence[Target]:
+        """Return what to compile a region for."""
+
+    def choice(self, plan: RegionPlan, region: Region, compiled: Sequence[Target]) -> Choice | None:
+        """Return what chooses between native replay and what was compiled; None if it is known."""
+
+
+@dataclass(slots=True)
+class PlannerStats:
+    """What planning has done so far; times in seconds.
+
+    `failures` tells for each region or entry that did not compile what the compiler said.
+    `misses` names the regions that had to be compiled, by digest and operators.
+    """
+
+    plans: int = 0
+    memory_hits: int = 0
+    disk_hits: int = 0
+    compiles: int = 0
+    lowering_seconds: float = 0.0
+    compiling_seconds: float = 0.0
+    failures: list[LoweringError] = field(default_factory=list)
+    misses: list[str] = field(default_factory=list)
+
+    def add(self, other: PlannerStats) -> None:
+        """Add another planner's counts to these."""
+        for counter in fields(self):
+            setattr(self, counter.name, getattr(self, counter.name) + getattr(other, counter.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    executables: tuple[Executable, ...]
+    used_inputs: tuple[int, ...]
+    choice: Choice | None
+
+
+class Planner:
+    """Makes plans for windows. Not safe for several threads at a time.
+
+    Args:
+        target: what to compile for.
+        toolchain: compiles.
+        load: turns an executable's bytes and interface into something callable.
+        store: keeps executables between processes; None keeps nothing.
+        measure: finds out what is worth compiling; None compiles all that can be.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        toolchain: Toolchain,
+        load: Callable[[bytes, RegionInterface], Executable],
+        store: ByteStore | None = None,
+        measure: Measure | None = None,
+    ) -> None:
+        self.stats = PlannerStats()
+        self._target = target
+        self._toolchain = toolchain
+        self._load = load
+        self._store = store
+        self._measure = measure
+        self._kinds = KindTable()
+        self._loaded: dict[bytes, _Loaded | None] = {}
+        self._compiling: dict[bytes, Future[Answer]] = {}
+        self._fresh: set[bytes] = set()  # what is not from the store
+        self._given_up: set[bytes] = set()  # what a worker was lost over
+        self._unsupported: dict[bytes, str] = {}
+        self._lowers: set[bytes] = set()
+
+    def plan(self, record: WindowRecord) -> list[Step]:
+        """Return the steps of a window, compiling what is not yet known."""
+        self.stats.plans += 1
+        found = [self._kinds.find(entry, record.storages) for entry in record.entries]
+        kinds = [kind for kind, _ in found]
+        numbers = [local for _, local in found]
+        live = find_live(record, kinds, numbers)
+        while True:
+            native = [
+                self._native_reason(record, e, kinds[e]) is not None for e in range(len(kinds))
+            ]
+            placed = Placed(record, kinds, numbers, native, live)
+            steps = self._steps(placed)
+            if steps is not None:
+                return steps
+
+    def native_reasons(self, record: WindowRecord) -> list[str | None]:
+        """Return for each entry why it runs natively, or None where it is compiled."""
+        kinds = [self._kinds.find(entry, record.storages)[0] for entry in record.entries]
+        return [self._native_reason(record, e, kind) for e, kind in enumerate(kinds)]
+
+    def _native_reason(self, record: WindowRecord, entry: int, kind: EntryKind) -> str | None:
+        if kind.native is not None:
+            return kind.native
+        if self._measure is not None and self._measure.is_native(record.entries[entry].op):
+            return "the native kernel is faster"
+        return self._unsupported.get(kind.digest)
+
+    def _steps(self, placed: Placed) -> list[Step] | None:
+        """The steps, or None if an entry proved unsupported: then the partition is another."""
+        uses = find_uses(placed)
+        known = len(self._unsupported)
+        steps: list[Step] = []
+        groups = [
+            (group, None if group.native else place_region(group.entries, placed, uses))
+            for group in partition(placed)
+        ]
+        self._compile_ahead([plan for _, plan in groups if plan is not None], placed)
+        for group, region in groups:
+            if region is None:
+                steps.append(NativeStep(group.entries[0]))
+                continue
+            pending = [region]
+            while pending:
+                plan = pending.pop()
+                if self._runs_natively(plan, placed):
+                    steps.extend(map(NativeStep, plan.entries))
+                    continue
+                loaded = self._find(plan, placed, uses)
+                if loaded is not None:
+                    steps.append(_region_step(plan, placed, loaded))
+                elif plan.digest in self._given_up:
+                    steps.extend(map(NativeStep, plan.entries))
+                elif len(self._unsupported) != known:
+                    return None
+                else:
+                    half = len(plan.entries) // 2
+                    for entries in (plan.entries[half:], plan.entries[:half]):
+                        pending.append(place_region(entries, placed, uses))
+        return steps
+
+    def _runs_natively(self, plan: RegionPlan, placed: Placed) -> bool:
+        if plan.digest in self._given_up:
+            return True
+        return self._measure is not None and self._measure.runs_natively(plan, placed)
+
+    def _compile_ahead(self, plans: Iterable[RegionPlan], placed: Placed) -> None:
+        """Begin with all that is to be compiled, so that it is done side by side."""
+        for plan in plans:
+            if plan.digest not in self._loaded and not self._runs_natively(plan, placed):
+                self._begin(plan, placed)
+
+    def _begin(self, plan: RegionPlan, placed: Placed) -> Future[Answer]:
+        """The answer to come of a region, from the store or from the compiler."""
+        if plan.digest not in self._compiling:
+            stored = self._stored(plan)
+            if stored is None:
+                region = extract(plan, placed)
+                self.stats.misses.append(f"{plan.digest.hex()}: {region.operators()}")
+                self.stats.compiles += 1
+                answer = self._toolchain.compile(region, self._candidates(plan))
+                self._fresh.add(plan.digest)
+            else:
+                self.stats.disk_hits += 1
+                answer = Future()
+                answer.set_result(stored)
+            self._compiling[plan.digest] = answer
+        return self._compiling[plan.digest]
+
+    def _candidates(self, plan: RegionPlan) -> Sequence[Target]:
+        return (self._target,) if self._measure is None else self._measure.candidates(plan)
+
+    def _stored(self, plan: RegionPlan) -> Answer | None:
+        """What an earlier process had compiled, if it is all there."""
+        artifacts = []
+        for target in self._candidates(plan):
+            data = (
+                self._store.get(self._key("region", plan.digest, target)) if self._store else None
+            )
+            artifact = Artifact.from_bytes(data) if data is not None else None
+            if artifact is None:
+                return None
+            artifacts.append(artifact)
+        return Answer(tuple(artifacts), lasting=True)
+
+    def _find(self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]) -> _Loaded | None:
+        """The region's executables, or None if none of them is there."""
+        if plan.digest in self._loaded:
+            self.stats.memory_hits += 1
+            return self._loaded[plan.digest]
+        answer = self._begin(plan, placed).result()
+        del self._compiling[plan.digest]
+        self.stats.lowering_seconds += answer.lowering_seconds
+        self.stats.compiling_seconds += answer.compiling_seconds
+        loaded = self._load_all(answer, plan, placed)
+        self._loaded[plan.digest] = loaded
+        if loaded is None and not answer.lasting:
+            self._given_up.add(plan.digest)
+        elif loaded is None:
+            self._blame(plan, placed, uses)
+        return loaded
+
+    def _load_all(self, answer: Answer, plan: RegionPlan, placed: Placed) -> _Loaded | None:
+        region = extract(plan, placed)
+        targets, executables = [], []
+        used_inputs: tuple[int, ...] = ()
+        for target, artifact in zip(self._candidates(plan), answer.artifacts, strict=True):
+            if answer.lasting and plan.digest in self._fresh and self._store is not None:
+                self._store.put(self._key("region", plan.digest, target), artifact.to_bytes())
+            try:
+                executables.append(self._load_one(artifact, region))
+            except LoweringError as error:
+                self.stats.failures.append(error)
+            else:
+                targets.append(target)
+                used_inputs = artifact.used_inputs
+        if not executables:
+            return None
+        choice = None
+        if self._measure is not None:
+            choice = self._measure.choice(plan, region, targets)
+        return _Loaded(tuple(executables), used_inputs, choice)
+
+    def _load_one(self, artifact: Artifact, region: Region) -> Executable:
+        """The executable.
+
+        Raises:
+            LoweringError: the region did not compile, or IREE refuses to load it.
+        """
+        if artifact.interface is None:
+            raise LoweringError.again(artifact.reason)
+        try:
+            return self._load(artifact.vmfb, artifact.interface)
+        except Exception as error:  # IREE finds some faults of a region only when it is loaded
+            raise LoweringError("loading", region, str(error)) from error
+
+    def _blame(self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]) -> None:
+        """Finds the entries of a failed region that do not lower by themselves."""
+        if len(plan.entries) == 1:
+            # Alone, an entry has no other to blame: it is compiled to the end.
+            reason = self._reason(plan.entries[0], placed, whole=True)
+            digest = placed.kinds[plan.entries[0]].digest
+            self._unsupported[digest] = reason or "it compiles alone, but not as it is used here"
+        else:
+            self._search(plan.entries, placed, uses)
+
+    def _search(self, entries: tuple[int, ...], placed: Placed, uses: Sequence[Uses]) -> None:
+        """Halves what does not lower; what lowers together is free of blame."""
+        unknown = {placed.kinds[e].digest for e in entries} - self._unsupported.keys()
+        unknown -= self._lowers
+        if not unknown:
+            return
+        if len(entries) == 1:
+            reason = self._reason(entries[0], placed, whole=False)
+            if reason:
+                self._unsupported[placed.kinds[entries[0]].digest] = reason
+            else:
+                self._lowers |= unknown
+            return
+        plan = place_region(entries, placed, uses)
+        if not self._refusal(plan.digest, plan, placed, whole=False):
+            self._lowers |= unknown
+        else:
+            half = len(entries) // 2
+            self._search(entries[:half], placed, uses)
+            self._search(entries[half:], placed, uses)
+
+    def _reason(self, entry: int, placed: Placed, whole: bool) -> str:
+        """Why an entry does not lower, or does not compile as a whole; empty if it does."""
+        plan = single_entry(entry, placed)
+        return self._refusal(placed.kinds[entry].digest, plan, placed, whole)
+
+    def _refusal(self, digest: bytes, plan: RegionPlan, placed: Placed, whole: bool) -> str:
+        """What the compiler says against a region; empty if it lowers, or compiles as a whole.
+
+        The answer is stored under `digest`, so that a later process need not ask.
+        """
+        key = self._key("whole entry" if whole else "entries", digest, self._target)
+        stored = self._store.get(key) if self._store else None
+        if stored is not None:
+            return stored.decode()
+        reason = self._toolchain.refusal(extract(plan, placed), self._target, whole)
+        if reason:
+            self.stats.failures.append(LoweringError.again(reason))
+        if self._store is not None:
+            self._store.put(key, reason.encode())
+        return reason
+
+    def _key(self, what: str, digest: bytes, target: Target) -> KeyParts:
+        return [(what, digest.hex()), *environment(target)]
+
+
+def _region_step(plan: RegionPlan, placed: Placed, loaded: _Loaded) -> RegionStep:
+    return RegionStep(
+        executables=loaded.executables,
+        choice=loaded.choice,
+        checks=_checks(plan, placed),
+        entries=plan.entries,
+        inputs=tuple(plan.inputs[i] for i in loaded.used_inputs),
+        outputs=plan.outputs,
+        scalars=scalar_slots(plan, placed),
+    )
+
+
+def _checks(plan: RegionPlan, placed: Placed) -> tuple[IndexCheck, ...]:
+    """One check for each index that enters the region."""
+    checks: dict[IndexCheck, None] = {}
+    for e in plan.entries:
+        for _, limit in placed.kinds[e].limits:
+            values = placed.record.entries[e].args[limit.arg]
+            ref = values if limit.item is None else values[limit.item]
+            checks[IndexCheck(ref, limit.low, limit.high, limit.ignored)] = None
+    return tuple(checks)
