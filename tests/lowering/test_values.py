@@ -528,3 +528,12 @@ def test_gradients_of_max_pools(planner: Planner, shape: Any, kernel: Any, nativ
         torch.randn(shape),
         native=[name] if native else [],
     )
+
+
+def test_a_list_that_names_a_tensor_twice(planner: Planner) -> None:
+    check(
+        planner,
+        lambda x, y: [torch._foreach_add_([x, y, x], 1), x, y][1:],
+        *torch.randn(2, 3),
+        native=["aten::_foreach_add_.Scalar"],
+    )

@@ -246,12 +246,16 @@ def _reason_in_writes(
     positions = written_arguments(operator, entry)
     if operator.written and operator.functional is None:
         return "it writes its arguments in a way of its own"
+    seen: set[TensorRef] = set()
     for position in positions:
         for ref in _as_list(entry.args[position]):
             if isinstance(ref, HostScalar):
                 return f"it writes a tensor of the host ({entry.op})"
             if ref is None:
                 continue
+            if ref in seen:
+                return "it writes a tensor twice"
+            seen.add(ref)
             info = storages[ref.storage]
             if overlaps_itself(ref):
                 return "it writes to a tensor that overlaps itself"
