@@ -225,7 +225,9 @@ def zero(self: Tensor) -> Tensor:
 
 @body("copy")
 def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Return src in the shape and dtype of self."""
+    """Return src in the shape and dtype of self; half-width values become integers by float32."""
+    if src.dtype in (torch.float16, torch.bfloat16) and not self.dtype.is_floating_point:
+        src = src.to(torch.float32)
     return src.to(self.dtype).expand(self.shape)
 
 

@@ -144,7 +144,14 @@ _NO_FLOAT64 = frozenset(
     ]
 )
 # Reductions and scans that have no body of ours which adds up in float32.
-_SUMS_IN_OPERAND_DTYPE = frozenset({"cumsum", "logcumsumexp", "linalg_vector_norm", "norm", "prod"})
+_SUMS_IN_OPERAND_DTYPE = frozenset(
+    [
+        *["cumsum", "logcumsumexp", "linalg_vector_norm", "norm", "prod"],
+        *["avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "_adaptive_avg_pool2d"],
+        *["var", "std", "var_mean", "std_mean"],
+    ]
+)
+_OVERFLOWS_IN_HALF = frozenset(["soft_margin_loss", "soft_margin_loss_backward"])
 _ADD_UP = frozenset({"sum", "nansum", "mean", "cumsum", "cumprod", "prod"})
 _INTEGER_DIVISION = frozenset(["div", "floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"])
 _PUTS = ("index_put", "_unsafe_index_put")
@@ -290,6 +297,10 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         dtype in (torch.float16, torch.bfloat16) for dtype in floats
     ):
         return _WRONG + "IREE adds up half-width values in 16 bits"
+    if packet in _OVERFLOWS_IN_HALF and torch.float16 in floats:
+        return "the CPU's intermediate values overflow in 16 bits"
+    if packet == "convolution_backward" and any(step > 1 for step in entry.args[6]):
+        return "IREE's compiler crashes on some gradients of dilated convolutions"
     if packet in _ADD_UP and not _adds_as_given(given[0], (results or given)[-1]):
         return "numbers are converted to the output's dtype before they are added up"
     if packet in _INTEGER_DIVISION and not (results or given)[0].is_floating_point:
