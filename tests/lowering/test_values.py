@@ -565,3 +565,21 @@ def test_gradients_of_dilated_convolutions_run_natively(planner: Planner) -> Non
         native=["aten::convolution_backward"],
     )
     assert run.regions >= 1
+
+
+def test_gradients_of_nearest_neighbours(planner: Planner) -> None:
+    def program(scale: float) -> Callable[..., Any]:
+        return _gradients(lambda x: functional.interpolate(x, scale_factor=scale).square().sum())
+
+    x = torch.randn(1, 2, 4, 4)
+    check(planner, program(2), x)
+    check(planner, program(1.25), x, native=["aten::upsample_nearest2d_backward"])
+
+
+def test_gradients_of_random_slopes(planner: Planner) -> None:
+    check(
+        planner,
+        _gradients(lambda x: functional.rrelu(x).sum()),
+        torch.randn(5),
+        native=["aten::rrelu_with_noise", "aten::rrelu_with_noise_backward"],
+    )

@@ -87,6 +87,7 @@ NEVER_COMPILE: dict[str, str] = {
     "aten::fmod.Scalar": _WRONG + "NaN for an infinite divisor",
     "aten::floor_divide": _WRONG + "infinity for an infinite dividend",
     "aten::upsample_linear1d": _WRONG + "NaN beside infinities",
+    "aten::rrelu_with_noise_backward": _WRONG + "its slope outside training",
     "aten::logaddexp": _WRONG + "NaN is lost beside infinities",
     "aten::logaddexp2": _WRONG + "NaN is lost beside infinities",
     "aten::adaptive_max_pool3d": _WRONG + "NaN and -inf are lost",
@@ -299,6 +300,10 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         return _WRONG + "IREE adds up half-width values in 16 bits"
     if packet in _OVERFLOWS_IN_HALF and torch.float16 in floats:
         return "the CPU's intermediate values overflow in 16 bits"
+    if packet.startswith("upsample_nearest") and packet.endswith("_backward"):
+        grown, given = entry.args[1:3]
+        if any(large % small for large, small in zip(grown, given[2:], strict=True)):
+            return _WRONG + "gradients of scales that are no whole numbers"
     if packet == "convolution_backward" and any(step > 1 for step in entry.args[6]):
         return "IREE's compiler crashes on some gradients of dilated convolutions"
     if packet in _ADD_UP and not _adds_as_given(given[0], (results or given)[-1]):
