@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from building import Builder, Dialect, build
 from computing import STEPS as COMPUTING
 from conditioning import is_well_conditioned
 from controlling import STEPS as CONTROLLING
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 from interpreted import interpreted_regions
 from making import STEPS as MAKING
@@ -114,27 +114,37 @@ def test_interpreted_programs_are_as_on_the_cpu(
     check_interpreted(steps, window)
 
 
-@pytest.mark.slow
-@run(5000)
-@given(programs, windows)
-def test_many_programs_are_as_on_the_cpu_bit_for_bit(steps: list[bytes], window: int) -> None:
-    check_natively(steps, window)
+PARTS = pytest.mark.parametrize("part", range(5))  # of a thousand programs, for as many processes
+
+
+def check_many(check: Callable[[list[bytes], int], None], part: int) -> None:
+    """Check a part's programs, which no other part has."""
+
+    @seed(part)
+    @run(1000)
+    @given(programs, windows)
+    def check_each(steps: list[bytes], window: int) -> None:
+        check(steps, window)
+
+    check_each()
 
 
 @pytest.mark.slow
-@run(1000)
-@given(programs, windows)
-def test_many_compiled_programs_are_as_on_the_cpu(steps: list[bytes], window: int) -> None:
-    check_compiled(steps, window)
+@PARTS
+def test_many_programs_are_as_on_the_cpu_bit_for_bit(part: int) -> None:
+    check_many(check_natively, part)
 
 
 @pytest.mark.slow
-@run(5000)
-@given(steps=programs, window=windows)
-def test_many_interpreted_programs_are_as_on_the_cpu(
-    interpreted: None, steps: list[bytes], window: int
-) -> None:
-    check_interpreted(steps, window)
+@PARTS
+def test_many_compiled_programs_are_as_on_the_cpu(part: int) -> None:
+    check_many(check_compiled, part)
+
+
+@pytest.mark.slow
+@PARTS
+def test_many_interpreted_programs_are_as_on_the_cpu(interpreted: None, part: int) -> None:
+    check_many(check_interpreted, part)
 
 
 def test_a_program_can_fail() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -181,3 +182,30 @@ def test_atanh_keeps_its_digits_near_zero(run_both, dtype):
         return y, y * 1e4  # so that small values have to be right too
 
     run_both(program)
+
+
+def test_half_width_values_become_integers_as_on_the_cpu(planner: Planner) -> None:
+    x = torch.tensor([1.5, -2.5, math.inf, -math.inf, math.nan, 300, -7])
+    dtypes = (torch.int16, torch.int32)
+    check(planner, lambda x, y: [e.to(d) for e in (x, y) for d in dtypes], x.half(), x.bfloat16())
+
+
+def test_what_is_added_up_in_half_width_runs_natively(planner: Planner) -> None:
+    check(
+        planner,
+        lambda x: [*torch.var_mean(x), functional.avg_pool2d(x[None], 2)],
+        torch.rand(3, 4, 4).half(),
+        native=["aten::var_mean.correction", "aten::avg_pool2d"],
+    )
+
+
+def test_losses_that_overflow_in_half_width_run_natively(planner: Planner) -> None:
+    x = torch.tensor([20.0, 1.0]).half()
+    y = torch.tensor([-1.0, 1.0]).half()
+    check(
+        planner,
+        lambda x, y: functional.soft_margin_loss(x, y, reduction="none"),
+        x,
+        y,
+        native=["aten::soft_margin_loss"],
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from checking import check
+from recording import alive_values, record, run_plan
 from torch.nn import functional
 
 from torch_shark.planner import Planner
@@ -527,4 +528,58 @@ def test_gradients_of_max_pools(planner: Planner, shape: Any, kernel: Any, nativ
         _gradients(lambda x: (pool(x, *arguments) ** 2).sum()),
         torch.randn(shape),
         native=[name] if native else [],
+    )
+
+
+def test_a_list_that_names_a_tensor_twice(planner: Planner) -> None:
+    check(
+        planner,
+        lambda x, y: [torch._foreach_add_([x, y, x], 1), x, y][1:],
+        *torch.randn(2, 3),
+        native=["aten::_foreach_add_.Scalar"],
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_powers_of_two(planner: Planner, dtype: torch.dtype) -> None:
+    x = torch.tensor([0, 1, -1, 0.5, 9, -14.25, 15, 100, -100, 127, 128, math.inf, -math.inf, NAN])
+    assert check(planner, lambda x: [x.exp2(), x[3].exp2()], x.to(dtype)).compiled == 2
+    whole = torch.arange(-126, 128)
+    recording = record(lambda x: x.exp2(), whole)
+    ((values, expected),) = [
+        pair
+        for pair in alive_values(run_plan(planner.plan(recording.record), recording), recording)
+        if pair[0].dtype == torch.float32
+    ]
+    assert torch.equal(values, expected)
+
+
+def test_gradients_of_dilated_convolutions_run_natively(planner: Planner) -> None:
+    """The compiler ends the process on this one."""
+    x, w = torch.randn(2, 4, 6, 6), torch.randn(3, 4, 2, 3)
+    run = check(
+        planner,
+        _gradients(lambda x, w: functional.conv2d(x, w, dilation=2).sum()),
+        x,
+        w,
+        native=["aten::convolution_backward"],
+    )
+    assert run.regions >= 1
+
+
+def test_gradients_of_nearest_neighbours(planner: Planner) -> None:
+    def program(scale: float) -> Callable[..., Any]:
+        return _gradients(lambda x: functional.interpolate(x, scale_factor=scale).square().sum())
+
+    x = torch.randn(1, 2, 4, 4)
+    check(planner, program(2), x)
+    check(planner, program(1.25), x, native=["aten::upsample_nearest2d_backward"])
+
+
+def test_gradients_of_random_slopes(planner: Planner) -> None:
+    check(
+        planner,
+        _gradients(lambda x: functional.rrelu(x).sum()),
+        torch.randn(5),
+        native=["aten::rrelu_with_noise", "aten::rrelu_with_noise_backward"],
     )

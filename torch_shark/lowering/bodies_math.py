@@ -190,6 +190,28 @@ def gelu(self: Tensor, approximate: str = "none") -> Tensor:
     return in_float32(formula, self)
 
 
+@body("exp2")
+def exp2(self: Tensor) -> Tensor:
+    """Return 2 ** self, exact for whole numbers: 2 ** n by its bits, times exp of the rest."""
+    x = _as_float(self)
+    if x.dtype == torch.float64:
+        return torch.exp2(x)
+
+    def formula(x: Tensor) -> Tensor:
+        whole = torch.clamp(torch.round(x), -252, 254)
+        half = torch.floor(whole * 0.5)
+        rest = torch.exp((x - whole) * math.log(2))
+        return rest * _power_of_two(half) * _power_of_two(whole - half)
+
+    return in_float32(formula, x)
+
+
+def _power_of_two(exponent: Tensor) -> Tensor:
+    """Return 2 ** exponent, for whole numbers from -126 to 127, by the bits of a float32."""
+    bits = (exponent.reshape(-1) + 127).to(torch.int32) * (1 << 23)
+    return bits.view(torch.float32).reshape(exponent.shape)
+
+
 # Exponents without IREE's `pow`, which loses digits where the result is far from 1.
 EXACT_POWERS = frozenset([-0.5, 0.5, *map(float, range(-8, 9))])
 

@@ -225,7 +225,12 @@ def zero(self: Tensor) -> Tensor:
 
 @body("copy")
 def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Return src in the shape and dtype of self."""
+    """Return src in the shape and dtype of self.
+
+    Floats become 16-bit integers by way of wider types, as on x86: what does not fit wraps around.
+    """
+    if src.dtype.is_floating_point and self.dtype == torch.int16:
+        src = src.to(torch.float32).to(torch.int32)
     return src.to(self.dtype).expand(self.shape)
 
 

@@ -33,6 +33,7 @@ _ELEMENT_TYPES = {
     torch.uint8: "UINT_8",
     torch.bool: "BOOL_8",
 }
+_KEEP_APART = "torch.torch_shark.keep_apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def emit_module(graph: torch.fx.GraphModule, region: Region) -> EmittedModule:
                     operands=[nodes.resolve_node_value(node), target],
                 )
             func.ReturnOp([])
+        _write_barriers(block)
     bytecode = io.BytesIO()
     importer.module_op.write_bytecode(bytecode)
     interface = RegionInterface(
@@ -95,6 +97,30 @@ def emit_module(graph: torch.fx.GraphModule, region: Region) -> EmittedModule:
         scalars=tuple(kind for _, kind in region.scalars),
     )
     return EmittedModule(bytecode.getvalue(), str(importer.module_op), interface, used_inputs)
+
+
+def _write_barriers(block: ir.Block) -> None:
+    """Writes `fusion.KEEP_APART` as IREE knows it: a barrier on a builtin tensor."""
+    for op in list(block.operations):
+        if op.operation.name == "torch.operator" and op.attributes["name"].value == _KEEP_APART:
+            (value,), (result,) = op.operands, op.results
+            with ir.InsertionPoint(op):
+                builtin = _builtin_type(value.type)
+                for name, to in (
+                    ("torch_c.to_builtin_tensor", builtin),
+                    ("util.optimization_barrier", builtin),
+                    ("torch_c.from_builtin_tensor", result.type),
+                ):
+                    value = ir.Operation.create(name, results=[to], operands=[value]).result
+            result.replace_all_uses_with(value)
+            op.operation.erase()
+
+
+def _builtin_type(tensor: ir.Type) -> ir.Type:
+    """Returns tensor<2x3xi64> for !torch.vtensor<[2,3],si64>."""
+    sizes, _, element = str(tensor).removeprefix("!torch.vtensor<[")[:-1].partition("],")
+    dims = [f"{size}x" for size in sizes.split(",") if size]
+    return ir.Type.parse(f"tensor<{''.join(dims)}{element.lstrip('su')}>")
 
 
 def _buffer_type(node: torch.fx.Node) -> BufferType:

@@ -87,6 +87,7 @@ NEVER_COMPILE: dict[str, str] = {
     "aten::fmod.Scalar": _WRONG + "NaN for an infinite divisor",
     "aten::floor_divide": _WRONG + "infinity for an infinite dividend",
     "aten::upsample_linear1d": _WRONG + "NaN beside infinities",
+    "aten::rrelu_with_noise_backward": _WRONG + "its slope outside training",
     "aten::logaddexp": _WRONG + "NaN is lost beside infinities",
     "aten::logaddexp2": _WRONG + "NaN is lost beside infinities",
     "aten::adaptive_max_pool3d": _WRONG + "NaN and -inf are lost",
@@ -144,7 +145,14 @@ _NO_FLOAT64 = frozenset(
     ]
 )
 # Reductions and scans that have no body of ours which adds up in float32.
-_SUMS_IN_OPERAND_DTYPE = frozenset({"cumsum", "logcumsumexp", "linalg_vector_norm", "norm", "prod"})
+_SUMS_IN_OPERAND_DTYPE = frozenset(
+    [
+        *["cumsum", "logcumsumexp", "linalg_vector_norm", "norm", "prod"],
+        *["avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "_adaptive_avg_pool2d"],
+        *["var", "std", "var_mean", "std_mean"],
+    ]
+)
+_OVERFLOWS_IN_HALF = frozenset(["soft_margin_loss", "soft_margin_loss_backward"])
 _ADD_UP = frozenset({"sum", "nansum", "mean", "cumsum", "cumprod", "prod"})
 _INTEGER_DIVISION = frozenset(["div", "floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"])
 _PUTS = ("index_put", "_unsafe_index_put")
@@ -246,12 +254,16 @@ def _reason_in_writes(
     positions = written_arguments(operator, entry)
     if operator.written and operator.functional is None:
         return "it writes its arguments in a way of its own"
+    seen: set[TensorRef] = set()
     for position in positions:
         for ref in _as_list(entry.args[position]):
             if isinstance(ref, HostScalar):
                 return f"it writes a tensor of the host ({entry.op})"
             if ref is None:
                 continue
+            if ref in seen:
+                return "it writes a tensor twice"
+            seen.add(ref)
             info = storages[ref.storage]
             if overlaps_itself(ref):
                 return "it writes to a tensor that overlaps itself"
@@ -286,6 +298,14 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         dtype in (torch.float16, torch.bfloat16) for dtype in floats
     ):
         return _WRONG + "IREE adds up half-width values in 16 bits"
+    if packet in _OVERFLOWS_IN_HALF and torch.float16 in floats:
+        return "the CPU's intermediate values overflow in 16 bits"
+    if packet.startswith("upsample_nearest") and packet.endswith("_backward"):
+        grown, given = entry.args[1:3]
+        if any(large % small for large, small in zip(grown, given[2:], strict=True)):
+            return _WRONG + "gradients of scales that are no whole numbers"
+    if packet == "convolution_backward" and any(step > 1 for step in entry.args[6]):
+        return "IREE's compiler crashes on some gradients of dilated convolutions"
     if packet in _ADD_UP and not _adds_as_given(given[0], (results or given)[-1]):
         return "numbers are converted to the output's dtype before they are added up"
     if packet in _INTEGER_DIVISION and not (results or given)[0].is_floating_point:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._functorch.compile_utils import fx_graph_cse
 from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_shark.lowering import decompositions
+from torch_shark.lowering.fusion import keep_apart
 from torch_shark.lowering.indices import index_limits
 from torch_shark.lowering.operators import Operator, find_operator
 from torch_shark.lowering.region import Region, ScalarSlot
@@ -72,6 +74,8 @@ def trace_region(region: Region) -> torch.fx.GraphModule:
     _drop_aliases(graph.graph)
     _compare_with_floats(graph.graph)
     graph.graph.eliminate_dead_code()
+    graph.graph = fx_graph_cse(graph.graph)
+    keep_apart(graph.graph)
     return graph
 
 

@@ -1,0 +1,70 @@
+"""Reductions whose result is read in two ways at once: IREE would leave part of it unwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from checking import check
+from torch.nn import functional
+
+from torch_shark.plan import Planner
+
+
+def _both_ways(s: torch.Tensor) -> torch.Tensor:
+    return s[:, None] + s[None]
+
+
+_PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "sum": lambda x: _both_ways(x.sum(1)),
+    "sum, kept itself": lambda x: [s := x.sum(1), _both_ways(s)],
+    "amax": lambda x: _both_ways(x.amax(1)),
+    "values and indices": lambda x: [_both_ways(each) for each in x.max(1)],
+    "twice the same": lambda x: x.sum(1)[:, None] - x.sum(1)[None],
+    "kept dimension": lambda x: x - x.sum(1, keepdim=True) - x.sum(1),
+    "logsumexp": lambda x: x.logsumexp(1)[:, None] - x.logsumexp(1),
+    "argmax": lambda x: x.argmax(1)[:, None] == x.argmax(1),
+    "variance": lambda x: x / x.var(1)[:, None] / x.var(1),
+    "distances": lambda x: _both_ways((x * x).sum(1)) - 2 * x @ x.T,
+    "by way of others": lambda x: (s := x.sum(1), x / s[:, None] + (x + 1).exp() * s.neg())[1],
+    "by way of a reduction": lambda x: (s := x.sum(1), (x / s[:, None]).sum(1) + s[:, None])[1],
+    "softmax": lambda x: (s := x.softmax(1), s + s.T)[1],
+    "layer norm": lambda x: (s := functional.layer_norm(x, (6,)), s + s.T)[1],
+    "reshaped": lambda x: (s := x.sum(1), s.view(2, 3).T + s.view(3, 2))[1],
+    "flipped": lambda x: (s := x.sum(1), s + s.flip(0))[1],
+    "sliced": lambda x: (s := x.sum(1), s[1:] * s[:-1])[1],
+}
+
+
+@pytest.mark.parametrize("program", _PROGRAMS.values(), ids=_PROGRAMS)
+def test_what_is_read_in_two_ways(planner: Planner, program: Callable[[torch.Tensor], Any]) -> None:
+    assert check(planner, program, torch.rand(6, 6)).regions == 1
+
+
+def test_integers_read_in_two_ways(planner: Planner) -> None:
+    x = torch.randint(9, (6, 5))
+    check(planner, lambda x: [_both_ways(x.sum(1)), _both_ways(x.amin(1).int())], x)
+    check(planner, lambda x: _both_ways(x.any(1)), x > 4)
+    check(planner, lambda x: _both_ways(x.amax(1)), x.int())
+
+
+def test_what_is_read_in_one_way_stays_in_one_kernel(
+    planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch_shark.lowering import fusion
+
+    kept: list[Any] = []
+    monkeypatch.setattr(fusion, "_insert_after", kept.append)
+    check(
+        planner,
+        lambda x: [
+            functional.layer_norm(x, (6,)),
+            x.softmax(1) + x,
+            (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True),
+            x / x.sum(),
+        ],
+        torch.rand(6, 6),
+    )
+    assert not kept
