@@ -10,7 +10,7 @@ import torch
 from checking import check
 from torch.nn import functional
 
-from torch_shark.plan import Planner
+from torch_shark.planner import Planner
 
 
 def _both_ways(s: torch.Tensor) -> torch.Tensor:
