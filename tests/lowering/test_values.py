@@ -552,6 +552,8 @@ def test_powers_of_two(planner: Planner, dtype: torch.dtype) -> None:
         if pair[0].dtype == torch.float32
     ]
     assert torch.equal(values, expected)
+    check(planner, torch.ldexp, torch.arange(-40, 40), torch.arange(80, -80, -2))
+    check(planner, torch.ldexp, x.to(dtype), (x / 7).to(dtype))
 
 
 def test_gradients_of_dilated_convolutions_run_natively(planner: Planner) -> None:
