@@ -552,14 +552,18 @@ def test_powers_of_two(planner: Planner, dtype: torch.dtype) -> None:
         if pair[0].dtype == torch.float32
     ]
     assert torch.equal(values, expected)
+    check(planner, torch.ldexp, torch.arange(-40, 40), torch.arange(80, -80, -2))
+    check(planner, torch.ldexp, x.to(dtype), (x / 7).to(dtype))
 
 
-def test_gradients_of_dilated_convolutions_run_natively(planner: Planner) -> None:
-    """The compiler ends the process on this one."""
+@pytest.mark.parametrize("options", [{"dilation": 2}, {"stride": 2}], ids=str)
+def test_gradients_of_convolutions_that_end_the_compiler_run_natively(
+    planner: Planner, options: dict[str, int]
+) -> None:
     x, w = torch.randn(2, 4, 6, 6), torch.randn(3, 4, 2, 3)
     run = check(
         planner,
-        _gradients(lambda x, w: functional.conv2d(x, w, dilation=2).sum()),
+        _gradients(lambda x, w: functional.conv2d(x, w, **options).sum()),
         x,
         w,
         native=["aten::convolution_backward"],

@@ -290,7 +290,7 @@ def differences(chosen: list[Case], seen: dict[str, set[str]]) -> list[str]:
 
 
 # Errors add up in another order than on the CPU: how many times the CPU's error is no fault.
-_ERROR_RATIO = 4
+_ERROR_RATIO = 5
 
 
 def _is_as_exact(case: Case, arguments: Arguments, expected: Any, actual: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torch_shark.lowering.bodies import body, in_float32
+from torch_shark.lowering.bodies_pointwise import mul
 
 Tensor = torch.Tensor
 
@@ -204,6 +205,12 @@ def exp2(self: Tensor) -> Tensor:
         return rest * _power_of_two(half) * _power_of_two(whole - half)
 
     return in_float32(formula, x)
+
+
+@body("ldexp.Tensor")
+def ldexp(self: Tensor, other: Tensor) -> Tensor:
+    """Return self * 2 ** other; the power is rounded to its dtype, where it may overflow."""
+    return mul(self, exp2(other))
 
 
 def _power_of_two(exponent: Tensor) -> Tensor:

@@ -304,8 +304,8 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         grown, given = entry.args[1:3]
         if any(large % small for large, small in zip(grown, given[2:], strict=True)):
             return _WRONG + "gradients of scales that are no whole numbers"
-    if packet == "convolution_backward" and any(step > 1 for step in entry.args[6]):
-        return "IREE's compiler crashes on some gradients of dilated convolutions"
+    if packet == "convolution_backward" and _may_crash(entry):
+        return "IREE's compiler crashes on some gradients of convolutions"
     if packet in _ADD_UP and not _adds_as_given(given[0], (results or given)[-1]):
         return "numbers are converted to the output's dtype before they are added up"
     if packet in _INTEGER_DIVISION and not (results or given)[0].is_floating_point:
@@ -353,6 +353,14 @@ def _reason_in_default_dtype(operator: Operator, entry: Entry) -> str | None:
             if ref is not None and ref.dtype.is_floating_point and ref.dtype != torch.float32:
                 return f"integers become {ref.dtype}, the default at the call"
     return None
+
+
+def _may_crash(entry: Entry) -> bool:
+    """Whether a convolution has three dimensions, or is dilated, or strided by an oblong kernel."""
+    _, _, weight, _, stride, _, dilation = entry.args[:7]
+    kernel = weight.sizes[2:]
+    is_strided = len(set(kernel)) > 1 and any(n > 1 for n in stride)
+    return len(kernel) > 2 or any(n > 1 for n in dilation) or is_strided
 
 
 def _tiles(entry: Entry) -> bool:
