@@ -98,7 +98,7 @@ class WindowRun {
   static bool is_settled(const Plan& plan) {
     return std::all_of(plan.steps.begin(), plan.steps.end(), [](const auto& step) {
       const auto* region = std::get_if<RegionStep>(&step);
-      return region == nullptr || region->choice->is_decided();
+      return region == nullptr || region->choice == nullptr || region->choice->is_decided();
     });
   }
 
