@@ -30,6 +30,8 @@ _PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "distances": lambda x: _both_ways((x * x).sum(1)) - 2 * x @ x.T,
     "by way of others": lambda x: (s := x.sum(1), x / s[:, None] + (x + 1).exp() * s.neg())[1],
     "by way of a reduction": lambda x: (s := x.sum(1), (x / s[:, None]).sum(1) + s[:, None])[1],
+    "matrix and vector": lambda x: _both_ways(x @ x[0]),
+    "products of rows": lambda x: _both_ways((x[:, None] @ x[:, :, None])[:, 0, 0]),
     "softmax": lambda x: (s := x.softmax(1), s + s.T)[1],
     "layer norm": lambda x: (s := functional.layer_norm(x, (6,)), s + s.T)[1],
     "reshaped": lambda x: (s := x.sum(1), s.view(2, 3).T + s.view(3, 2))[1],
@@ -68,3 +70,14 @@ def test_what_is_read_in_one_way_stays_in_one_kernel(
         torch.rand(6, 6),
     )
     assert not kept
+
+
+def test_a_long_chain_is_looked_through_quickly(planner: Planner) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x
+        for _ in range(40):
+            y = y + (y @ x).softmax(1) / y.sum(1, keepdim=True)
+        return y
+
+    check(planner, program, torch.rand(4, 4))
+    assert planner.stats.lowering_seconds < 20

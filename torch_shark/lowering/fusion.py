@@ -29,6 +29,12 @@ _VIEWS = frozenset(
         *[_aten.as_strided.default],
     ]
 )
+_PRODUCTS = frozenset(
+    [
+        *[_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default],
+        *[_aten.convolution.default],
+    ]
+)
 _COPIES = frozenset([_aten.clone.default, _aten._to_copy.default, _aten.where.self])
 
 # How a value reads another, whose elements are numbered: sizes, strides and offset over it, and
@@ -41,11 +47,12 @@ def keep_apart(graph: Graph) -> None:
 
     Equal nodes must have been made one, for IREE does so too.
     """
-    readings: dict[Node, dict[str, Reading]] = {}
-    names: dict[Node, str] = {}
-    apart: set[str] = set()
+    readings: dict[Node, dict[int, Reading]] = {}
+    numbers: dict[Node, int] = {}  # the same for what IREE makes one
+    known: dict[str, int] = {}
+    apart: set[int] = set()
     for node in graph.nodes:
-        if node.op != "call_function":
+        if node.op != "call_function" or _is_product(node):
             continue
         found = readings[node] = {}
         value = node.meta.get("val")
@@ -62,25 +69,30 @@ def keep_apart(graph: Graph) -> None:
                 if read is not None and found.setdefault(root, read) != read:
                     apart.add(root)
         if node.target not in _VIEWS and not _is_pointwise(node):
-            names[node] = _name(node, names)
+            numbers[node] = known.setdefault(_name(node, numbers), len(known))
             if isinstance(value, torch.Tensor):
-                found[names[node]] = _whole(value)
-    for node, name in names.items():
-        if name in apart:
+                found[numbers[node]] = _whole(value)
+    for node, number in numbers.items():
+        if number in apart:
             _insert_after(node)
 
 
-def _name(node: Node, names: dict[Node, str]) -> str:
+def _name(node: Node, numbers: dict[Node, int]) -> str:
     """A name that reductions share which differ in `keepdim` only: IREE makes them one."""
     schema = getattr(node.target, "_schema", None)
     arguments = schema.arguments if schema is not None else []
     kept = [i for i, argument in enumerate(arguments) if argument.name == "keepdim"]
     args = [
-        names.get(value, value) if isinstance(value, Node) else value
+        f"#{numbers[value]}" if isinstance(value, Node) and value in numbers else value
         for i, value in enumerate(node.args)
         if i not in kept
     ]
     return f"{node.target} {args} {node.kwargs}"
+
+
+def _is_product(node: Node) -> bool:
+    """Tell whether a node is a product that IREE keeps; of a vector's it makes a reduction."""
+    return node.target in _PRODUCTS and 1 not in node.meta["val"].shape[1:]
 
 
 def _is_pointwise(node: Node) -> bool:
@@ -110,6 +122,8 @@ def _viewed(reading: Reading, node: Node) -> Reading:
 def _widened(reading: Reading, shape: torch.Size) -> Reading:
     """What broadcasting makes of a reading."""
     sizes, strides, offset, history = reading
+    if sizes == shape:
+        return reading
     missing = len(shape) - len(sizes)
     wide = [
         stride if size == whole else 0
