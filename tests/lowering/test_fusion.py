@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from checking import check
+from checking import assert_same, check
+from recording import record, run_plan
 from torch.nn import functional
 
 from torch_shark.planner import Planner
@@ -30,6 +31,17 @@ _PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "distances": lambda x: _both_ways((x * x).sum(1)) - 2 * x @ x.T,
     "by way of others": lambda x: (s := x.sum(1), x / s[:, None] + (x + 1).exp() * s.neg())[1],
     "by way of a reduction": lambda x: (s := x.sum(1), (x / s[:, None]).sum(1) + s[:, None])[1],
+    "another spelling of the dimension": lambda x: x.sum(1)[:, None] + x.sum(-1),
+    "within a mean": lambda x: x.sum(1)[:, None] + x.mean(1),
+    "of the transpose": lambda x: x.sum(1)[:, None] + x.T.sum(0),
+    "of a copy": lambda x: x.amax(1)[:, None] + x.clone().max(1)[0],
+    "standard deviation": lambda x: x.std(1)[:, None] + x.var(1),
+    "squares": lambda x: x.pow(2).sum(1)[:, None] + (x * x).sum(1),
+    "vector by two products": lambda x: (s := x.sum(1), (x @ s)[:, None] + (x @ s[:, None])[:, 0])[
+        1
+    ],
+    "repeated": lambda x: (s := x.sum(1), s.repeat(6, 1) + s[:, None])[1],
+    "bias": lambda x: (s := x.sum(1), functional.conv1d(x[None], x[:, :, None], s)[0] + s)[1],
     "matrix and vector": lambda x: _both_ways(x @ x[0]),
     "products of rows": lambda x: _both_ways((x[:, None] @ x[:, :, None])[:, 0, 0]),
     "softmax": lambda x: (s := x.softmax(1), s + s.T)[1],
@@ -81,3 +93,19 @@ def test_a_long_chain_is_looked_through_quickly(planner: Planner) -> None:
 
     check(planner, program, torch.rand(4, 4))
     assert planner.stats.lowering_seconds < 20
+
+
+def test_what_is_scattered_and_read_in_two_ways_begins_anew_at_each_call(planner: Planner) -> None:
+    index = torch.tensor([0, 0, 1, 3])
+
+    def degrees(index: torch.Tensor) -> Any:
+        ones = torch.ones(4)
+        s = torch.zeros(4).index_add_(0, index, ones)
+        square = torch.zeros(4, 4).index_put_((index, index.flip(0)), ones, accumulate=True)
+        copied = torch.zeros(4).index_copy(0, index[1:], ones[1:])
+        return [_both_ways(s), square + square.T, _both_ways(copied)]
+
+    recording = record(degrees, index)
+    plan = planner.plan(recording.record)
+    for _ in range(3):
+        assert_same(run_plan(plan, recording), recording)

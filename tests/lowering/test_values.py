@@ -587,3 +587,10 @@ def test_gradients_of_random_slopes(planner: Planner) -> None:
         torch.randn(5),
         native=["aten::rrelu_with_noise", "aten::rrelu_with_noise_backward"],
     )
+
+
+def test_a_choice_of_one_value(planner: Planner) -> None:
+    """The compiler ended the process on the first one."""
+    x = torch.tensor(5)
+    check(planner, lambda x, c: torch.where(c, x, x), x, torch.eye(2, dtype=torch.bool))
+    check(planner, lambda x, c: torch.where(c, x, x) * 2, x, torch.eye(2, dtype=torch.bool))

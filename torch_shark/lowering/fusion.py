@@ -35,6 +35,14 @@ _PRODUCTS = frozenset(
         *[_aten.convolution.default],
     ]
 )
+# IREE scatters into a copy of its own, and would scatter into a constant if it were kept apart.
+_SCATTERS = frozenset(
+    [
+        *[_aten.scatter_add.default, _aten.scatter.src, _aten.scatter.value],
+        *[_aten.index_put.default, _aten._unsafe_index_put.default, _aten.index_add.default],
+        *[_aten.index_copy.default, _aten.scatter_reduce.two],
+    ]
+)
 _COPIES = frozenset([_aten.clone.default, _aten._to_copy.default, _aten.where.self])
 
 # How a value reads another, whose elements are numbered: sizes, strides and offset over it, and
@@ -45,49 +53,49 @@ Reading = tuple[tuple[int, ...], tuple[int, ...], int, str]
 def keep_apart(graph: Graph) -> None:
     """Insert `KEEP_APART` after what is read in two ways by one pointwise operator.
 
-    Equal nodes must have been made one, for IREE does so too.
+    IREE makes one of what it finds to be equal, as `x.sum(1)` and `x.T.sum(0)` are. So results
+    with as many elements count as one.
     """
     readings: dict[Node, dict[int, Reading]] = {}
-    numbers: dict[Node, int] = {}  # the same for what IREE makes one
-    known: dict[str, int] = {}
+    roots: dict[Node, int] = {}
     apart: set[int] = set()
     for node in graph.nodes:
-        if node.op != "call_function" or _is_product(node):
+        if node.op != "call_function":
             continue
         found = readings[node] = {}
         value = node.meta.get("val")
         for source in node.all_input_nodes:
             for root, reading in readings.get(source, {}).items():
-                if not isinstance(value, torch.Tensor):
-                    read: Reading | None = reading  # its results are read in their turn
-                elif node.target in _VIEWS:
-                    read = _viewed(reading, node)
-                elif _is_pointwise(node):
-                    read = _widened(reading, value.shape)
-                else:
-                    read = _reduced(reading, node)
+                read = _read(reading, source, node, value)
                 if read is not None and found.setdefault(root, read) != read:
                     apart.add(root)
-        if node.target not in _VIEWS and not _is_pointwise(node):
-            numbers[node] = known.setdefault(_name(node, numbers), len(known))
-            if isinstance(value, torch.Tensor):
-                found[numbers[node]] = _whole(value)
-    for node, number in numbers.items():
-        if number in apart:
+        if isinstance(value, torch.Tensor) and _is_root(node):
+            roots[node] = value.numel()
+            whole = _whole(value)
+            if found.setdefault(value.numel(), whole) != whole:
+                apart.add(value.numel())
+    for node, root in roots.items():
+        if root in apart:
             _insert_after(node)
 
 
-def _name(node: Node, numbers: dict[Node, int]) -> str:
-    """A name that reductions share which differ in `keepdim` only: IREE makes them one."""
-    schema = getattr(node.target, "_schema", None)
-    arguments = schema.arguments if schema is not None else []
-    kept = [i for i, argument in enumerate(arguments) if argument.name == "keepdim"]
-    args = [
-        f"#{numbers[value]}" if isinstance(value, Node) and value in numbers else value
-        for i, value in enumerate(node.args)
-        if i not in kept
-    ]
-    return f"{node.target} {args} {node.kwargs}"
+def _is_root(node: Node) -> bool:
+    """Tell whether IREE makes a reduction of a node, or what it treats alike."""
+    keeps = node.target in _VIEWS or node.target in _SCATTERS
+    return not (keeps or _is_pointwise(node) or _is_product(node) or node.meta["val"].numel() < 2)
+
+
+def _read(reading: Reading, source: Node, node: Node, value: Any) -> Reading | None:
+    """How a node reads what one of its operands reads; None if it reads it to the end."""
+    if not isinstance(value, torch.Tensor):
+        return reading  # its results are read in their turn
+    if node.target in _VIEWS:
+        return _viewed(reading, node)
+    if _is_pointwise(node):
+        return _widened(reading, value.shape)
+    if node.target in _PRODUCTS:
+        return _added(reading, source, node)
+    return _reduced(reading, node)
 
 
 def _is_product(node: Node) -> bool:
@@ -133,8 +141,25 @@ def _widened(reading: Reading, shape: torch.Size) -> Reading:
     return tuple(shape), (0,) * missing + tuple(wide), offset, kept
 
 
-def _reduced(reading: Reading, node: Node) -> Reading | None:
-    """What a reduction, or a pass over rows, makes of a reading; None if it is something else."""
+def _added(reading: Reading, source: Node, node: Node) -> Reading | None:
+    """What a product makes of the reading of what is added to it."""
+    shape = node.meta["val"].shape
+    if node.target is not _aten.convolution.default:
+        return _widened(reading, shape) if source is node.args[0] and len(node.args) > 2 else None
+    if source is not node.args[2]:
+        return None
+    sizes, strides, offset, history = reading
+    ones = (1,) * (len(shape) - 2)
+    return _widened((sizes + ones, strides + (0,) * len(ones), offset, history), shape)
+
+
+def _unlike_any(node: Node) -> Reading:
+    shape = tuple(node.meta["val"].shape)
+    return shape, (0,) * len(shape), 0, node.name
+
+
+def _reduced(reading: Reading, node: Node) -> Reading:
+    """What a reduction, or a pass over rows, makes of a reading."""
     sizes, strides, offset, history = reading
     shape = tuple(node.meta["val"].shape)
     if len(shape) < len(sizes):
@@ -142,13 +167,13 @@ def _reduced(reading: Reading, node: Node) -> Reading | None:
         named = zip(target._schema.arguments, node.args, strict=False)
         dims: Any = next((value for name, value in named if name.name == "dim"), None)
         if dims is None:
-            return None
+            return _unlike_any(node)
         gone = {dim % len(sizes) for dim in (dims if isinstance(dims, (list, tuple)) else [dims])}
         left = [i for i in range(len(sizes)) if i not in gone]
         sizes, strides = tuple(sizes[i] for i in left), tuple(strides[i] for i in left)
     pairs = zip(shape, sizes, strict=False)
     if len(shape) != len(sizes) or any(now not in (size, 1) for now, size in pairs):
-        return None
+        return _unlike_any(node)
     kept = tuple(0 if n == 1 else step for n, step in zip(shape, strides, strict=True))
     return shape, kept, offset, history and f"{history} {node.target}"
 

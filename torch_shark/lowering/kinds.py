@@ -21,7 +21,7 @@ from torch_shark.lowering.support import draws_random, native_reason, written_ar
 from torch_shark.lowering.views import covers_storage
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef
 
-# Operators whose first argument is only written, as an out= argument is.
+# Operators whose first argument is only written, as an out= argument is; they raise nothing late.
 _OVERWRITES = frozenset({"aten::copy", "aten::fill.Scalar", "aten::fill.Tensor", "aten::zero"})
 
 
@@ -116,6 +116,7 @@ def _make_kind(
     reads, writes, fresh = _accesses(operator, entry, storages)
     limits = index_limits(operator, entry) if operator is not None and reason is None else []
     scalars = _lifted(operator, entry) if operator is not None and reason is None else ()
+    overwrites = operator is not None and operator.functional in _OVERWRITES
     random = operator is None or not entry.op.startswith("aten::") or draws_random(operator, entry)
     return EntryKind(
         digest=hashlib.blake2b(repr(key).encode(), digest_size=16).digest(),
@@ -126,7 +127,7 @@ def _make_kind(
         scalars=scalars,
         limits=tuple((numbers[limit.ref.storage], limit) for limit in limits),
         random=random,
-        kept=reason is not None or not writes or bool(limits),
+        kept=(reason is not None and not overwrites) or not writes or bool(limits),
     )
 
 

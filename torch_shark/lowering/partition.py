@@ -59,7 +59,7 @@ def find_live(
     record: WindowRecord, kinds: Sequence[EntryKind], numbers: Sequence[tuple[int, ...]]
 ) -> list[bool]:
     """Tells for each entry whether anything needs it."""
-    needed = [info.alive for info in record.storages]
+    needed = [info.alive and info.nbytes > 0 for info in record.storages]
     live = [False] * len(kinds)
     for e in range(len(kinds) - 1, -1, -1):
         kind, local = kinds[e], numbers[e]

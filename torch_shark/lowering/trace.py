@@ -75,6 +75,7 @@ def trace_region(region: Region) -> torch.fx.GraphModule:
     _compare_with_floats(graph.graph)
     graph.graph.eliminate_dead_code()
     graph.graph = fx_graph_cse(graph.graph)
+    _widen_what_is_chosen_from_one(graph.graph)
     keep_apart(graph.graph)
     return graph
 
@@ -85,6 +86,15 @@ def _drop_aliases(graph: torch.fx.Graph) -> None:
         for node in graph.find_nodes(op="call_function", target=overload):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+
+
+def _widen_what_is_chosen_from_one(graph: torch.fx.Graph) -> None:
+    """Writes where(c, x, x) as x in the result's shape; IREE takes x itself, whatever its shape."""
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.where.self):
+        _, one, other = node.args
+        if one is other:
+            node.target = torch.ops.aten.expand.default
+            node.args = (one, list(node.meta["val"].shape))
 
 
 def _compare_with_floats(graph: torch.fx.Graph) -> None:
