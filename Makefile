@@ -77,6 +77,8 @@ endif
 # OpenMP threads that spin would take the cores from the executor and from IREE's workers.
 bench: bench-dispatch
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/memory.py
+	$(BIN)/python -m torch_shark.bench --json build/bench.json --docs docs/performance.md \
+	    --chart docs/performance.png
 
 bench-dispatch: $(INSTALL_STAMP)
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/dispatch.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import cache
 from queue import SimpleQueue
@@ -16,10 +16,13 @@ from torch_shark.cache import CacheKey, DiskCache
 from torch_shark.config import config
 
 if TYPE_CHECKING:
+    from torch_shark.lowering.artifact import Answer
+    from torch_shark.lowering.region import Region
     from torch_shark.plan import Step
     from torch_shark.planner import Planner, PlannerStats
     from torch_shark.record import WindowRecord
     from torch_shark.store import KeyParts
+    from torch_shark.targets import Target
     from torch_shark.workers import Pool
 
 _lock = threading.Lock()
@@ -170,16 +173,19 @@ def _make_planner(policy: str) -> Planner:
     from torch_shark.planner import Planner
     from torch_shark.runtime.executable import Executable
     from torch_shark.targets import get_target
-    from torch_shark.toolchain import InProcess, InWorkers
 
     target = get_target(config.target)
     disk = DiskCache(config.cache_dir, config.cache_max_bytes) if config.disk_cache else None
     store = _CacheOnDisk(disk) if disk is not None else None
+    measured = Measured(target.candidates(), store) if policy == "auto" else None
+    return Planner(target, _compile, Executable, store, measured)
+
+
+def _compile(region: Region, targets: Sequence[Target]) -> Future[Answer]:
+    from torch_shark.workers import Request
+
     dumps = config.dump_dir or config.cache_dir / "failed"
-    if policy == "iree":
-        return Planner(target, InProcess(dumps), Executable, store)
-    measured = Measured(target.candidates(), store)
-    return Planner(target, InWorkers(_pool(), dumps), Executable, store, measured)
+    return _pool().submit(Request(region, tuple(targets), dumps))
 
 
 @cache

@@ -33,14 +33,8 @@ if TYPE_CHECKING:
     from torch_shark._C import Choice
 
 
-class Toolchain(Protocol):
-    """What lowers and compiles regions."""
-
-    def compile(self, region: Region, targets: Sequence[Target]) -> Future[Answer]:
-        """Compile a region for each of some targets."""
-
-    def refusal(self, region: Region, target: Target, whole: bool) -> str:
-        """Return why a region does not lower, or does not compile as a whole; empty if it does."""
+# Compiles a region for each of some targets.
+Compile = Callable[[Region, Sequence[Target]], Future[Answer]]
 
 
 class Measure(Protocol):
@@ -94,7 +88,7 @@ class Planner:
 
     Args:
         target: what to compile for.
-        toolchain: compiles.
+        compile_region: compiles.
         load: turns an executable's bytes and interface into something callable.
         store: keeps executables between processes; None keeps nothing.
         measure: finds out what is worth compiling; None compiles all that can be.
@@ -103,14 +97,14 @@ class Planner:
     def __init__(
         self,
         target: Target,
-        toolchain: Toolchain,
+        compile_region: Compile,
         load: Callable[[bytes, RegionInterface], Executable],
         store: ByteStore | None = None,
         measure: Measure | None = None,
     ) -> None:
         self.stats = PlannerStats()
         self._target = target
-        self._toolchain = toolchain
+        self._compile = compile_region
         self._load = load
         self._store = store
         self._measure = measure
@@ -120,7 +114,7 @@ class Planner:
         self._fresh: set[bytes] = set()  # what is not from the store
         self._given_up: set[bytes] = set()  # what a worker was lost over
         self._unsupported: dict[bytes, str] = {}
-        self._lowers: set[bytes] = set()
+        self._blameless: set[bytes] = set()
 
     def plan(self, record: WindowRecord) -> list[Step]:
         """Return the steps of a window, compiling what is not yet known."""
@@ -202,7 +196,7 @@ class Planner:
                 region = extract(plan, placed)
                 self.stats.misses.append(f"{plan.digest.hex()}: {region.operators()}")
                 self.stats.compiles += 1
-                answer = self._toolchain.compile(region, self._candidates(plan))
+                answer = self._compile(region, self._candidates(plan))
                 self._fresh.add(plan.digest)
             else:
                 self.stats.disk_hits += 1
@@ -279,54 +273,53 @@ class Planner:
             raise LoweringError("loading", region, str(error)) from error
 
     def _blame(self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]) -> None:
-        """Finds the entries of a failed region that do not lower by themselves."""
+        """Finds the entries of a failed region that do not compile by themselves."""
         if len(plan.entries) == 1:
-            # Alone, an entry has no other to blame: it is compiled to the end.
-            reason = self._reason(plan.entries[0], placed, whole=True)
+            reason = self._reason(plan.entries[0], placed)
             digest = placed.kinds[plan.entries[0]].digest
             self._unsupported[digest] = reason or "it compiles alone, but not as it is used here"
         else:
             self._search(plan.entries, placed, uses)
 
     def _search(self, entries: tuple[int, ...], placed: Placed, uses: Sequence[Uses]) -> None:
-        """Halves what does not lower; what lowers together is free of blame."""
+        """Halves what does not compile; what compiles together is free of blame."""
         unknown = {placed.kinds[e].digest for e in entries} - self._unsupported.keys()
-        unknown -= self._lowers
+        unknown -= self._blameless
         if not unknown:
             return
         if len(entries) == 1:
-            reason = self._reason(entries[0], placed, whole=False)
+            reason = self._reason(entries[0], placed)
             if reason:
                 self._unsupported[placed.kinds[entries[0]].digest] = reason
             else:
-                self._lowers |= unknown
+                self._blameless |= unknown
             return
         plan = place_region(entries, placed, uses)
-        if not self._refusal(plan.digest, plan, placed, whole=False):
-            self._lowers |= unknown
+        if not self._refusal(plan.digest, plan, placed):
+            self._blameless |= unknown
         else:
             half = len(entries) // 2
             self._search(entries[:half], placed, uses)
             self._search(entries[half:], placed, uses)
 
-    def _reason(self, entry: int, placed: Placed, whole: bool) -> str:
-        """Why an entry does not lower, or does not compile as a whole; empty if it does."""
-        plan = single_entry(entry, placed)
-        return self._refusal(placed.kinds[entry].digest, plan, placed, whole)
+    def _reason(self, entry: int, placed: Placed) -> str:
+        """Why an entry does not compile by itself; empty if it does."""
+        return self._refusal(placed.kinds[entry].digest, single_entry(entry, placed), placed)
 
-    def _refusal(self, digest: bytes, plan: RegionPlan, placed: Placed, whole: bool) -> str:
-        """What the compiler says against a region; empty if it lowers, or compiles as a whole.
+    def _refusal(self, digest: bytes, plan: RegionPlan, placed: Placed) -> str:
+        """What the compiler says against a region; empty if it compiles.
 
         The answer is stored under `digest`, so that a later process need not ask.
         """
-        key = self._key("whole entry" if whole else "entries", digest, self._target)
+        key = self._key("entries", digest, self._target)
         stored = self._store.get(key) if self._store else None
         if stored is not None:
             return stored.decode()
-        reason = self._toolchain.refusal(extract(plan, placed), self._target, whole)
+        answer = self._compile(extract(plan, placed), (self._target,)).result()
+        reason = answer.artifacts[0].reason
         if reason:
             self.stats.failures.append(LoweringError.again(reason))
-        if self._store is not None:
+        if answer.lasting and self._store is not None:
             self._store.put(key, reason.encode())
         return reason
 

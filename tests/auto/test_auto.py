@@ -82,7 +82,7 @@ def test_what_was_decided_is_known_to_the_next_process() -> None:
     turns(3, lambda: step(x))
     settle()
     _, counts = turns(10, lambda: step(x))
-    assert torch.shark.metrics().compiles == 0
+    assert counts.compiles == 0
     assert compiler._planners["auto"]._measure.decisions.told == []
 
 
@@ -103,8 +103,8 @@ def test_products_stay_with_the_vendors_kernels() -> None:
 
 
 def test_many_lengths_start_no_storm() -> None:
-    for _ in range(3):
-        for length in range(100, 140):
+    for _ in range(6):
+        for length in range(200, 240):
             step(torch.rand(length, 1000, device="shark"))
             torch.shark.synchronize()
     settle()

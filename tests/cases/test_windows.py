@@ -1,12 +1,13 @@
 """Cases 20, 22, 23 and 24: what ends a window, and what never does."""
 
 import resource
+from concurrent.futures import Future
 
 import pytest
 import torch
 
 from torch_shark import config
-from torch_shark.lowering.lower import LoweringError
+from torch_shark.lowering.artifact import Answer, Artifact
 
 
 def of_loop(count, start):
@@ -21,12 +22,14 @@ def forbidden(monkeypatch, policy):
     """Nothing compiles in this test; what was compiled before is forgotten."""
     from torch_shark import compiler
 
-    def refuse(region, *_, **__):
-        raise LoweringError("compilation", region, "forbidden by the test")
+    def refuse(region, targets):
+        answer = Future()
+        failed = Artifact.failed("forbidden by the test")
+        answer.set_result(Answer((failed,) * len(targets), lasting=True))
+        return answer
 
     torch.shark.synchronize()
-    monkeypatch.setattr("torch_shark.lowering.lower.lower_region", refuse)
-    monkeypatch.setattr("torch_shark.lowering.lower.check_lowers", refuse)
+    monkeypatch.setattr(compiler, "_compile", refuse)
     compiler.forget()
     with config.scope(disk_cache=False):
         yield

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import torch
 from recording import Recording, Run, alive_values, record, run_plan
 
-from torch_shark.planner import Planner
+from torch_shark.lowering import lower
+from torch_shark.lowering.artifact import Answer
+from torch_shark.lowering.region import Region
+from torch_shark.planner import Compile, Planner
 from torch_shark.store import KeyParts
+from torch_shark.targets import Target
 
 # Half-width results may differ by the rounding of one intermediate: two units in the last place.
 _TOLERANCES = {
@@ -31,6 +37,17 @@ class MemoryStore:
 
     def put(self, key_parts: KeyParts, data: bytes) -> None:
         self.items[tuple(key_parts)] = data
+
+
+def in_process(dump_folder: Path | None = None) -> Compile:
+    """Returns what compiles in this process, at once."""
+
+    def compile_region(region: Region, targets: Sequence[Target]) -> Future[Answer]:
+        answer: Future[Answer] = Future()
+        answer.set_result(lower.lower_region(region, targets, dump_folder))
+        return answer
+
+    return compile_region
 
 
 def assert_same(run: Run, recording: Recording, atol: float | None = None) -> None:

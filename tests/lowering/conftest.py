@@ -10,12 +10,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from checking import MemoryStore
+from checking import MemoryStore, in_process
 
 from torch_shark.planner import Planner
 from torch_shark.runtime.executable import Executable
 from torch_shark.targets import get_target
-from torch_shark.toolchain import InProcess
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def planner(store: MemoryStore) -> Planner:
-    return Planner(get_target("cpu"), InProcess(), Executable, store)
+    return Planner(get_target("cpu"), in_process(), Executable, store)
 
 
 @pytest.fixture(autouse=True)

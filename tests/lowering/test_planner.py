@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from checking import MemoryStore, check
+from checking import MemoryStore, check, in_process
 from recording import record, run_plan
 
 from torch_shark.lowering.artifact import Answer, Artifact
@@ -21,7 +21,6 @@ from torch_shark.planner import Planner
 from torch_shark.record import WindowRecord
 from torch_shark.runtime.executable import Executable
 from torch_shark.targets import Target, get_target
-from torch_shark.toolchain import InProcess
 
 
 def test_equal_layers_share_one_executable(planner: Planner) -> None:
@@ -38,7 +37,7 @@ def test_equal_layers_share_one_executable(planner: Planner) -> None:
 def test_a_second_process_compiles_nothing(planner: Planner, store: MemoryStore) -> None:
     recording = record(lambda x: torch.hypot(x.exp() * 2.0, x).sum(), torch.randn(4))
     planner.plan(recording.record)
-    again = Planner(get_target("cpu"), InProcess(), Executable, store)
+    again = Planner(get_target("cpu"), in_process(), Executable, store)
     run = run_plan(again.plan(recording.record), recording)
     assert again.stats.compiles == 0
     # The whole, which does not compile, and the two regions around the culprit.
@@ -116,14 +115,14 @@ def test_one_culprit_among_many_is_found_by_halves(
 ) -> None:
     from torch_shark.lowering import lower
 
-    check_lowers = lower.check_lowers
+    lower_region = lower.lower_region
     tried: list[int] = []
 
-    def counted(region: Any, *args: Any) -> str:
+    def counted(region: Region, *args: Any) -> Answer:
         tried.append(len(region.entries))
-        return check_lowers(region, *args)
+        return lower_region(region, *args)
 
-    monkeypatch.setattr(lower, "check_lowers", counted)
+    monkeypatch.setattr(lower, "lower_region", counted)
 
     def program(x: torch.Tensor) -> torch.Tensor:
         for size in range(1, 32):
@@ -133,7 +132,7 @@ def test_one_culprit_among_many_is_found_by_halves(
     recording = record(program, torch.randn(64))
     planner.plan(recording.record)
     assert sum(reason is not None for reason in planner.native_reasons(recording.record)) == 1
-    assert len(tried) <= 14
+    assert len(tried) <= 16
     assert tried.count(1) <= 2
 
 
@@ -143,7 +142,7 @@ def test_a_region_that_does_not_load_is_split() -> None:
             raise RuntimeError("too many bindings")
         return Executable(vmfb, interface)
 
-    planner = Planner(get_target("cpu"), InProcess(), load)
+    planner = Planner(get_target("cpu"), in_process(), load)
     run = check(planner, lambda x, y, z: (x + y) * z, *(torch.randn(4) for _ in range(3)))
     assert run.regions == 2
     assert "too many bindings" in str(planner.stats.failures[0])
@@ -156,10 +155,10 @@ def test_what_lowers_and_does_not_compile_runs_natively(
 
     compile_module = lower.compile_module
 
-    def refuse_exponentials(bytecode: bytes, target: Any, phase: str | None = None) -> bytes:
-        if phase is None and b"aten.exp" in bytecode:
+    def refuse_exponentials(bytecode: bytes, target: Any) -> bytes:
+        if b"aten.exp" in bytecode:
             raise lower.CompileError("exceeded stack allocation limit")
-        return compile_module(bytecode, target, phase)
+        return compile_module(bytecode, target)
 
     monkeypatch.setattr(lower, "compile_module", refuse_exponentials)
     check(planner, lambda x: (x + 1).exp() * 2, torch.randn(4), native=["aten::exp"])
@@ -170,10 +169,10 @@ def test_an_executable_of_the_store_that_does_not_load_is_split(store: MemorySto
         raise RuntimeError("made for another machine")
 
     x = torch.randn(4)
-    Planner(get_target("cpu"), InProcess(), Executable, store).plan(
+    Planner(get_target("cpu"), in_process(), Executable, store).plan(
         record(lambda x: x + 1, x).record
     )
-    planner = Planner(get_target("cpu"), InProcess(), refuse, store)
+    planner = Planner(get_target("cpu"), in_process(), refuse, store)
     check(planner, lambda x: x + 1, x, native=["aten::add.Tensor"])
     assert "another machine" in str(planner.stats.failures[0])
 
@@ -185,7 +184,7 @@ def test_a_failed_module_is_dumped(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
         raise lower.CompileError("no such thing")
 
     monkeypatch.setattr(lower, "compile_module", refuse)
-    planner = Planner(get_target("cpu"), InProcess(tmp_path), Executable)
+    planner = Planner(get_target("cpu"), in_process(tmp_path), Executable)
     planner.plan(record(lambda x: x + 1, torch.randn(3)).record)
     (dump,) = tmp_path.iterdir()
     message = str(planner.stats.failures[0])
@@ -197,7 +196,7 @@ def test_a_failed_module_is_dumped(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
 def test_steps_respect_dependencies() -> None:
     """A random program over few tensors, some operators native, run step by step."""
     choose = random.Random(0)
-    planner = Planner(get_target("cpu"), Pretending(), lambda *_: lambda *_: None)
+    planner = Planner(get_target("cpu"), pretend, lambda *_: lambda *_: None)
     for _ in range(20):
         recording = record(_random_program(choose), *torch.randn(4, 3))
         steps = planner.plan(recording.record)
@@ -218,7 +217,7 @@ def test_steps_keep_the_order_of_the_program_where_they_can() -> None:
         late = x.exp()
         return torch.lgamma(y * late) * (x * 5)
 
-    planner = Planner(get_target("cpu"), Pretending(), lambda *_: lambda *_: None)
+    planner = Planner(get_target("cpu"), pretend, lambda *_: lambda *_: None)
     steps = planner.plan(record(program, torch.randn(3)).record)
     done = [e for s in steps for e in (s.entries if isinstance(s, RegionStep) else (s.entry,))]
     assert done == [0, 1, 2, 3, 4, 5, 6, 7, 8]
@@ -241,18 +240,12 @@ def test_windows_of_one_loop_share_their_chunks(
     assert planner.stats.compiles == 3
 
 
-class Pretending:
+def pretend(region: Region, targets: Sequence[Target]) -> Future[Answer]:
     """Takes every region for compiled."""
-
-    def compile(self, region: Region, targets: Sequence[Target]) -> Future[Answer]:
-        answer: Future[Answer] = Future()
-        interface = RegionInterface((), (), ())
-        artifact = Artifact(b"", interface, tuple(range(len(region.inputs))))
-        answer.set_result(Answer((artifact,) * len(targets), lasting=True))
-        return answer
-
-    def refusal(self, region: Region, target: Target, whole: bool) -> str:
-        return ""
+    answer: Future[Answer] = Future()
+    artifact = Artifact(b"", RegionInterface((), (), ()), tuple(range(len(region.inputs))))
+    answer.set_result(Answer((artifact,) * len(targets), lasting=True))
+    return answer
 
 
 def _random_program(choose: random.Random) -> Any:
@@ -302,6 +295,6 @@ def test_a_flag_changes_the_key(store: MemoryStore) -> None:
     target = get_target("cpu")
     other = replace(target, flags=(*target.flags, "--iree-opt-level=O1"))
     for each in (target, other):
-        planner = Planner(each, InProcess(), Executable, store)
+        planner = Planner(each, in_process(), Executable, store)
         planner.plan(recording.record)
         assert planner.stats.compiles == 1

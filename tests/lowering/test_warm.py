@@ -12,10 +12,11 @@ import sys
 import torch
 from recording import record, run_plan
 from torch_shark.cache import CacheKey, DiskCache
+from checking import in_process
+
 from torch_shark.planner import Planner
 from torch_shark.runtime.executable import Executable
 from torch_shark.targets import get_target
-from torch_shark.toolchain import InProcess
 
 
 class Store:
@@ -28,7 +29,7 @@ class Store:
         self.cache.put(CacheKey.of(parts), data)
 
 
-planner = Planner(get_target("cpu"), InProcess(), Executable, Store())
+planner = Planner(get_target("cpu"), in_process(), Executable, Store())
 x = torch.arange(4.0)
 recording = record(lambda x: [torch.hypot(x * 2.0, x + 1).sin(), x.cumsum(0)], x)
 run = run_plan(planner.plan(recording.record), recording)

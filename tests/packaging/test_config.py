@@ -47,7 +47,7 @@ def test_environment_is_read_with_the_knobs_type(config, monkeypatch, name, text
     ("name", "value", "expected"),
     [
         ("policy", "fast", "'iree' or 'native'"),
-        ("policy", "auto", "not there yet"),
+        ("policy", "automatic", "'auto', 'iree' or 'native'"),
         ("disk_cache", "yes", "1 or 0"),
         ("cache_dir", "", "a path"),
         ("cache_max_bytes", "4G", "an integer of at least 0"),

@@ -20,10 +20,7 @@ _DIAGNOSTIC_CALLBACK = ctypes.CFUNCTYPE(
 )
 _ERROR_SEVERITY = 2
 
-# The Python class `Invocation` lacks these two calls of the C API.
-_set_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
-_set_phase.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-_set_phase.restype = None
+# The Python class `Invocation` lacks this call of the C API.
 _enable_callback = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
 _enable_callback.argtypes = [
     ctypes.c_void_p,
@@ -50,13 +47,12 @@ class CompileError(Exception):
     """The compiler refused a module; the text is its diagnostics."""
 
 
-def compile_module(bytecode: bytes, target: Target, phase: str | None = None) -> bytes:
+def compile_module(bytecode: bytes, target: Target) -> bytes:
     """Compiles MLIR for a target.
 
     Args:
         bytecode: the module, as MLIR bytecode or text.
         target: gives the flags.
-        phase: stop after this phase ("input" tells whether the operators lower), returning b"".
 
     Returns:
         The IREE executable (vmfb).
@@ -67,11 +63,9 @@ def compile_module(bytecode: bytes, target: Target, phase: str | None = None) ->
     session = _session(target)
     executable = b""
     with session.invocation() as invocation, _diagnostics(invocation) as said:
-        if phase is not None:
-            _set_phase(invocation._inv_p, phase.encode())
         source = Source.wrap_buffer(session, bytecode)
         done = invocation.parse_source(source) and invocation.execute()
-        if done and phase is None:
+        if done:
             executable, done = _output(invocation, said)
     if not done:
         text = "\n".join([*said.errors, said.printed.decode(errors="replace")]).strip()

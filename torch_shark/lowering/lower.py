@@ -41,22 +41,6 @@ def lower_region(
     return Answer(tuple(artifacts), True, lowered - start, time.perf_counter() - lowered)
 
 
-def check_lowers(region: Region, target: Target, whole: bool) -> str:
-    """Lower a region to IREE's input form, or compile it wholly, and forget the result.
-
-    Returns:
-        Why it failed; empty if it did not.
-    """
-    try:
-        module = _emit(region)
-        compile_module(module.bytecode, target, None if whole else "input")
-    except CompileError as error:
-        return str(LoweringError("lowering", region, str(error)))
-    except LoweringError as error:
-        return str(error)
-    return ""
-
-
 def _emit(region: Region) -> EmittedModule:
     try:
         return emit_module(trace_region(region), region)
