@@ -5,8 +5,8 @@
 
 namespace torch_shark {
 
-// native: never compile. iree: compile all that can be compiled, and wait for it. automatic: compile
-// in the background, and keep what is faster.
+// native: never compile. iree: compile all that can be compiled, and wait for it. automatic:
+// compile in the background, and keep what is faster.
 enum class Policy { native, iree, automatic };
 
 // What dispatch/ reads of torch_shark.config; csrc_py keeps it up to date.
