@@ -47,11 +47,14 @@ CXX_FLAGS = -std=c++20 -O1 -g1 -Wall -Wextra -fvisibility=hidden -I. -isystem $(
 CXX_TEST = $(CXX) $(CXX_FLAGS) $(filter %.cpp %.o,$^) -o $@ \
 	-L$(TORCH_DIR)/lib -ltorch_cpu -lc10 -Wl,-rpath,$(TORCH_DIR)/lib -pthread
 
-test-cpp: $(TEST_BUILD)/test_cut $(TEST_BUILD)/test_pool $(TEST_BUILD)/test_threads
+test-cpp: $(addprefix $(TEST_BUILD)/,test_choice test_cut test_pool test_threads)
+	$(TEST_BUILD)/test_choice
 	$(TEST_BUILD)/test_cut
 	$(TEST_BUILD)/test_pool
 	OMP_NUM_THREADS=1 $(TEST_BUILD)/test_threads
 
+$(TEST_BUILD)/test_choice: tests/cpp/test_choice.cpp tests/cpp/check.h \
+	$(wildcard dispatch/exec/choice.*)
 $(TEST_BUILD)/test_cut: tests/cpp/test_cut.cpp tests/cpp/check.h dispatch/window/cut.h
 $(TEST_BUILD)/test_pool: tests/cpp/test_pool.cpp tests/cpp/check.h \
 	$(wildcard dispatch/device/pool.*) $(wildcard dispatch/device/native_memory.*)

@@ -65,6 +65,9 @@ void Choice::decide() {
       best = way;
     }
   }
+  if (best == ways_.size()) {
+    best = 0;  // nothing else works
+  }
   decided_ = best;
   if (on_decided) {
     std::vector<Duration> least;

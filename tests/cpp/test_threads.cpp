@@ -16,7 +16,7 @@
 #include "dispatch/device/pool.h"
 #include "dispatch/device/storage.h"
 #include "dispatch/exec/executor.h"
-#include "dispatch/exec/plan.h"
+#include "dispatch/exec/plans.h"
 #include "dispatch/ops/register.h"
 #include "dispatch/window/recorder.h"
 #include "tests/cpp/check.h"
@@ -216,16 +216,22 @@ class PlainCompiler final : public Compiler {
     for (uint32_t i = 0; i < window.entries.size(); ++i) {
       plan->steps.emplace_back(NativeStep{i});
     }
+    plan->choice = std::make_shared<Choice>(2);
     return plan;
+  }
+  void request(const Window& window, const Hash128& key) override {
+    install_plan(key, plan(window));
   }
 };
 
 void windows_are_planned_for_all() {
   set_compiler(std::make_shared<PlainCompiler>());
-  config().policy = Policy::iree;
-  each_thread_gets_its_own_values();
-  rows_of_one_tensor_are_written_side_by_side();
-  an_error_is_raised_once();
+  for (const Policy policy : {Policy::iree, Policy::automatic}) {
+    config().policy = policy;
+    each_thread_gets_its_own_values();
+    rows_of_one_tensor_are_written_side_by_side();
+    an_error_is_raised_once();
+  }
   config().policy = Policy::native;
   set_compiler(nullptr);
 }
