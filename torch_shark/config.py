@@ -131,9 +131,6 @@ class Config:
         "`auto` compiles in the background and keeps what is faster; `iree` compiles all that can"
         " be compiled and waits for it; `native` never compiles.",
     )
-    compile_workers = Knob(1, to_int(1, 256), "Processes that compile, at most, at low priority.")
-    compile_memory = Knob(4 << 30, to_int(1 << 30), "The most memory of such a process, in bytes.")
-    compile_seconds = Knob(300, to_int(1), "How long a region may compile before it stays native.")
     target = Knob("cpu", to_target, "What IREE compiles for.")
     disk_cache = Knob(True, to_bool, "Whether compiled regions are kept on disk.")
     cache_dir = Knob(
@@ -169,6 +166,10 @@ class Config:
         "The folder where the MLIR of regions that do not compile is saved.",
         shown_default="`failed` in the cache folder",
     )
+
+    compile_workers = Knob(1, to_int(1, 256), "Processes that compile, at most, at low priority.")
+    compile_memory = Knob(4 << 30, to_int(1 << 30), "The most memory of such a process, in bytes.")
+    compile_seconds = Knob(300, to_int(1), "How long a region may compile before it stays native.")
 
     def __init__(self) -> None:
         self._assigned: dict[str, object] = {}

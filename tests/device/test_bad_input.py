@@ -164,7 +164,7 @@ def test_training_survives_a_late_error(policy):
 
 IMPORT_FAULTS = {
     "TORCH_SHARK_TARGET": ("nonsense", "expected TORCH_SHARK_TARGET to be a known target (cpu)"),
-    "TORCH_SHARK_POLICY": ("fast", "expected TORCH_SHARK_POLICY to be 'iree' or 'native'"),
+    "TORCH_SHARK_POLICY": ("fast", "expected TORCH_SHARK_POLICY to be 'auto', 'iree' or 'native'"),
 }
 USE = "import torch; print((torch.ones(3, device='shark') + 1).tolist())"
 RESULT = "[2.0, 2.0, 2.0]\n"

@@ -16,11 +16,11 @@ INTERRUPTED = """
 import os, signal, time
 from torch_shark import compiler
 plan, stop = compiler._plan, signal.SIGINT
-def plan_while_interrupted(record):
+def plan_while_interrupted(policy, record):
     compiler._plan = plan
     os.kill(os.getpid(), stop)
     time.sleep(0.2)
-    return plan(record)
+    return plan(policy, record)
 compiler._plan = plan_while_interrupted
 """
 

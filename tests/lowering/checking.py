@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from recording import Recording, Run, alive_values, record, run_plan
 
-from torch_shark.lowering import lower
 from torch_shark.lowering.artifact import Answer
 from torch_shark.lowering.region import Region
 from torch_shark.planner import Compile, Planner
@@ -43,6 +42,8 @@ def in_process(dump_folder: Path | None = None) -> Compile:
     """Returns what compiles in this process, at once."""
 
     def compile_region(region: Region, targets: Sequence[Target]) -> Future[Answer]:
+        from torch_shark.lowering import lower  # loads the compiler
+
         answer: Future[Answer] = Future()
         answer.set_result(lower.lower_region(region, targets, dump_folder))
         return answer

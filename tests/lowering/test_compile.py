@@ -13,7 +13,7 @@ from torch_shark.targets import get_target
 
 def test_an_error_carries_the_diagnostics() -> None:
     with pytest.raises(compile.CompileError, match="expected operation name"):
-        compile.compile_module(b"module { 1 }", get_target("cpu"), "input")
+        compile.compile_module(b"module { 1 }", get_target("cpu"))
 
 
 def test_what_others_print_meanwhile_is_passed_on(
@@ -26,5 +26,5 @@ def test_what_others_print_meanwhile_is_passed_on(
         return wrap_buffer(*args)
 
     monkeypatch.setattr(compile.Source, "wrap_buffer", print_and_wrap)
-    compile.compile_module(b"module {}", get_target("cpu"), "input")
+    compile.compile_module(b"module { func.func @main() { return } }", get_target("cpu"))
     assert capfd.readouterr().err == "said by another thread\n"

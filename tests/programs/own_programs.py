@@ -199,7 +199,9 @@ class Autoencoder(nn.Module):
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
         mean, log_variance = self.moments(self.encoder(pictures)).chunk(2, dim=1)
-        latent = torch.distributions.Normal(mean, (log_variance / 2).exp()).rsample()
+        deviation = (log_variance / 2).exp()
+        # Dynamo, in a process that has used it, turns validation off for good.
+        latent = torch.distributions.Normal(mean, deviation, validate_args=True).rsample()
         fit = F.binary_cross_entropy_with_logits(self.decoder(latent), pictures, reduction="sum")
         distance = -0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
         return (fit + distance) / len(pictures)
