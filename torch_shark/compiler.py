@@ -97,7 +97,7 @@ def request(record: WindowRecord, signature: _C.Signature) -> None:
         else:
             _C.install_plan(signature, steps)
         finally:
-            _pending.pop()
+            _pending.remove(signature)
 
     _pending.append(signature)
     _work("auto").put(work)

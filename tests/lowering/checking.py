@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,6 +17,8 @@ from torch_shark.lowering.region import Region
 from torch_shark.planner import Compile, Planner
 from torch_shark.store import KeyParts
 from torch_shark.targets import Target
+from torch_shark.workers.job import Job, Request
+from torch_shark.workers.protocol import Kind
 
 # Half-width results may differ by the rounding of one intermediate: two units in the last place.
 _TOLERANCES = {
@@ -42,11 +46,20 @@ def in_process(dump_folder: Path | None = None) -> Compile:
     """Returns what compiles in this process, at once."""
 
     def compile_region(region: Region, targets: Sequence[Target]) -> Future[Answer]:
-        from torch_shark.lowering import lower  # loads the compiler
+        from torch_shark.workers import worker  # loads the compiler
 
-        answer: Future[Answer] = Future()
-        answer.set_result(lower.lower_region(region, targets, dump_folder))
-        return answer
+        job = Job(Request(region, tuple(targets), dump_folder))
+        began = time.monotonic()
+
+        def take(kind: Kind, payload: bytes = b"") -> None:
+            nonlocal began
+            now = time.monotonic()
+            job.take(kind, payload, now - began)
+            began = now
+
+        worker.compile_all(take, *pickle.loads(job.message()))
+        job.answer(lasting=True)
+        return job.future
 
     return compile_region
 

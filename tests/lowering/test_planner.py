@@ -113,16 +113,16 @@ def test_an_operator_that_does_not_lower_is_named(planner: Planner) -> None:
 def test_one_culprit_among_many_is_found_by_halves(
     planner: Planner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torch_shark.lowering import lower
+    from torch_shark.workers import worker
 
-    lower_region = lower.lower_region
+    compile_all = worker.compile_all
     tried: list[int] = []
 
-    def counted(region: Region, *args: Any) -> Answer:
+    def counted(tell: Any, region: Region, *args: Any) -> None:
         tried.append(len(region.entries))
-        return lower_region(region, *args)
+        compile_all(tell, region, *args)
 
-    monkeypatch.setattr(lower, "lower_region", counted)
+    monkeypatch.setattr(worker, "compile_all", counted)
 
     def program(x: torch.Tensor) -> torch.Tensor:
         for size in range(1, 32):
@@ -151,16 +151,16 @@ def test_a_region_that_does_not_load_is_split() -> None:
 def test_what_lowers_and_does_not_compile_runs_natively(
     planner: Planner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from torch_shark.lowering import lower
+    from torch_shark.workers import worker
 
-    compile_module = lower.compile_module
+    compile_module = worker.compile_module
 
     def refuse_exponentials(bytecode: bytes, target: Any) -> bytes:
         if b"aten.exp" in bytecode:
-            raise lower.CompileError("exceeded stack allocation limit")
+            raise worker.CompileError("exceeded stack allocation limit")
         return compile_module(bytecode, target)
 
-    monkeypatch.setattr(lower, "compile_module", refuse_exponentials)
+    monkeypatch.setattr(worker, "compile_module", refuse_exponentials)
     check(planner, lambda x: (x + 1).exp() * 2, torch.randn(4), native=["aten::exp"])
 
 
@@ -178,12 +178,12 @@ def test_an_executable_of_the_store_that_does_not_load_is_split(store: MemorySto
 
 
 def test_a_failed_module_is_dumped(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch_shark.lowering import lower
+    from torch_shark.workers import worker
 
     def refuse(*_: Any) -> bytes:
-        raise lower.CompileError("no such thing")
+        raise worker.CompileError("no such thing")
 
-    monkeypatch.setattr(lower, "compile_module", refuse)
+    monkeypatch.setattr(worker, "compile_module", refuse)
     planner = Planner(get_target("cpu"), in_process(tmp_path), Executable)
     planner.plan(record(lambda x: x + 1, torch.randn(3)).record)
     (dump,) = tmp_path.iterdir()

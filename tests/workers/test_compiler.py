@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import resource
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +11,13 @@ import pytest
 import torch
 from faking import is_gone, make_region
 
-from torch_shark.lowering.lower import lower_region
 from torch_shark.lowering.region import Region, ScalarSlot
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef
 from torch_shark.runtime import Executable
 from torch_shark.targets import get_target
 from torch_shark.workers import Pool, Request
+from torch_shark.workers.job import Job
+from torch_shark.workers.worker import compile_all
 
 MEMORY_BYTES = 4 << 30
 CPU = get_target("cpu")
@@ -70,7 +72,10 @@ def test_candidates_are_compiled_and_right(pool, tmp_path, capfd):
 
 def test_a_worker_refuses_as_this_process_does(pool, tmp_path, capfd):
     region = make_region("aten::digamma")
-    refused = lower_region(region, (CPU, UNOPTIMIZED), tmp_path)
+    job = Job(Request(region, (CPU, UNOPTIMIZED), tmp_path))
+    compile_all(lambda kind, payload: job.take(kind, payload, 0), *pickle.loads(job.message()))
+    job.answer(lasting=True)
+    refused = job.future.result()
     (dump,) = tmp_path.iterdir()
     dump.unlink()
     answer = pool.submit(Request(region, (CPU, UNOPTIMIZED), tmp_path)).result()

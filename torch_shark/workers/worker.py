@@ -6,6 +6,8 @@ import os
 import pickle
 import socket
 import threading
+from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 
 import torch
@@ -33,19 +35,19 @@ def serve(channel: socket.socket) -> None:
     threading.Thread(target=watch, daemon=True).start()
     send(channel, Kind.READY)
     while True:
-        compile_all(channel, *pickle.loads(requests.get()))
+        compile_all(partial(send, channel), *pickle.loads(requests.get()))
 
 
 def compile_all(
-    channel: socket.socket,
+    tell: Callable[..., None],
     region: Region,
     targets: tuple[Target, ...],
     default_dtype: torch.dtype,
 ) -> None:
-    """Lower a region, compile it for each target, and send what comes of each step.
+    """Lower a region, compile it for each target, and tell what comes of each step.
 
     Args:
-        channel: where to.
+        tell: takes the kind of a frame and its payload.
         region: what to lower.
         targets: what to compile for, in this order.
         default_dtype: torch's default dtype when the region was recorded.
@@ -57,14 +59,14 @@ def compile_all(
         os.write(2, b"out of memory\n")
         os._exit(1)
     except Exception as error:  # Decompositions and the importer raise whatever they like.
-        send(channel, Kind.REFUSED, f"{type(error).__name__}: {error}".encode())
+        tell(Kind.REFUSED, f"{type(error).__name__}: {error}".encode())
         return
-    send(channel, Kind.LOWERED, module.text.encode())
+    tell(Kind.LOWERED, module.text.encode())
     for target in targets:
         try:
             vmfb = compile_module(module.bytecode, target)
         except CompileError as error:
-            send(channel, Kind.REFUSED, str(error).encode())
+            tell(Kind.REFUSED, str(error).encode())
         else:
             artifact = Artifact(vmfb, module.interface, module.used_inputs)
-            send(channel, Kind.COMPILED, artifact.to_bytes())
+            tell(Kind.COMPILED, artifact.to_bytes())
