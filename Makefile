@@ -43,7 +43,8 @@ CPP_HEADERS := $(filter %.h,$(CPP_SOURCES))
 TEST_BUILD := build/tests$(if $(SANITIZE),-$(SANITIZE))
 TORCH_DIR = $(shell $(BIN)/python -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])")
 CXX_FLAGS = -std=c++20 -O1 -g1 -Wall -Wextra -fvisibility=hidden -I. -isystem $(TORCH_DIR)/include \
-	-isystem $(TORCH_DIR)/include/torch/csrc/api/include $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+	-isystem $(TORCH_DIR)/include/torch/csrc/api/include -isystem $(TORCH_DIR)/include/kineto \
+	$(if $(SANITIZE),-fsanitize=$(SANITIZE))
 CXX_TEST = $(CXX) $(CXX_FLAGS) $(filter %.cpp %.o,$^) -o $@ \
 	-L$(TORCH_DIR)/lib -ltorch_cpu -lc10 -Wl,-rpath,$(TORCH_DIR)/lib -pthread
 

@@ -79,9 +79,9 @@ c10::IValue wrap_result(const OpInfo& op, const OpInfo::Result& result,
 }  // namespace
 
 void run_now(OpInfo& op, torch::jit::Stack& stack, FlushReason reason) {
-  Bump bump;
-  Entry entry;
-  build_entry(entry, bump, op, stack, {});
+  Window window;  // its end lets go of the entry, also where something throws
+  Entry& entry = window.entries.emplace_back();
+  build_entry(entry, window.bump, op, stack, {});
   torch::jit::Stack results;
   Recorder::instance().run_exclusive(reason, [&] {
     if (const Failure failure = failure_of_operands(entry)) {
@@ -105,7 +105,6 @@ void run_now(OpInfo& op, torch::jit::Stack& stack, FlushReason reason) {
       results[i] = wrap_result(op, op.results[i], stack, std::move(results[i]));
     }
   });
-  entry.release();
   stack = std::move(results);
 }
 

@@ -164,3 +164,23 @@ def test_an_error_is_raised_at_its_line(policy):
         torch.shark.synchronize()
     assert total.tolist() == [[2.0, 2.0]]
     assert counts.windows == counts.recorded
+
+
+@pytest.mark.parametrize("use", [torch.Tensor.item, torch.Tensor.nonzero])
+def test_an_operator_that_fails_at_once_lets_go_of_its_operands(native, use):
+    """The call that raises an earlier operator's error, and the one that is run to be learnt."""
+    table = torch.ones(4, 3, device="shark")
+    embed = torch.nn.functional.embedding
+    embed(torch.tensor([1], device="shark"), table)
+    torch.shark.synchronize()
+    before = torch.shark.memory_allocated()
+    for _ in range(3):
+        large = torch.ones(1 << 18, device="shark")
+        embed(torch.tensor([9], device="shark"), table)
+        with pytest.raises(IndexError):
+            use(large[:1])
+        del large
+    with pytest.raises(RuntimeError, match="converted to Scalar"):
+        torch.ones(1 << 18, device="shark").item()
+    torch.shark.synchronize()
+    assert torch.shark.memory_allocated() - before < 1 << 18
