@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
 from against_cpu import compare, gradients, moved
-from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
-from torch.utils._pytree import tree_leaves
+from torch.testing._internal.common_modules import FunctionInput, ModuleInfo, ModuleInput, module_db
+from torch.utils._pytree import tree_leaves, tree_map
 
 # Modules warn of settings that make them slow, or that will change, on every device.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -73,10 +74,33 @@ def check(
 ) -> None:
     for one in given:
         if one.forward_input is not None:
-            compare(lambda device, one=one: computed(info, one, dtype, training, device), policy)
+            compare(
+                lambda device, one=one: computed(info, one, dtype, training, device),
+                policy,
+                wide=lambda device, one=one: computed(
+                    info, widened(one), torch.float64, training, device
+                ),
+                compiled=info.module_cls not in NEVER_COMPILED,
+            )
+
+
+def widened(given: ModuleInput) -> ModuleInput:
+    """The input in double."""
+
+    def widen(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
+            return leaf
+        return leaf.detach().double().requires_grad_(leaf.requires_grad)
+
+    wide = copy.copy(given)
+    args, kwargs = tree_map(widen, (given.forward_input.args, given.forward_input.kwargs))
+    wide.forward_input = FunctionInput(*args, **kwargs)
+    return wide
 
 
 FEW = 4
+# What torch-mlir has no lowering for, and there is nothing else in them.
+NEVER_COMPILED = (torch.nn.MultiLabelMarginLoss, torch.nn.MultiMarginLoss)
 
 
 @each((torch.float32, torch.float64))

@@ -23,6 +23,7 @@ from torch.testing._internal.opinfo import core
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, OpInfo, UnaryUfuncInfo
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tests.exactness import is_as_near
 from torch_shark import compiler, config
 from torch_shark.plan import Step
 from torch_shark.record import WindowRecord
@@ -289,10 +290,6 @@ def differences(chosen: list[Case], seen: dict[str, set[str]]) -> list[str]:
     return wrong
 
 
-# Errors add up in another order than on the CPU: how many times the CPU's error is no fault.
-_ERROR_RATIO = 5
-
-
 def _is_as_exact(case: Case, arguments: Arguments, expected: Any, actual: Any) -> bool:
     """Whether results are as near to those in a wider dtype as the CPU's, in the maximum norm."""
 
@@ -309,16 +306,7 @@ def _is_as_exact(case: Case, arguments: Arguments, expected: Any, actual: Any) -
 
 def _is_as_near(exact: Any, one: torch.Tensor, other: Any) -> bool:
     one, other = one.detach(), other.detach().cpu()
-    if _difference(one, other) is None:
-        return True
-    if not one.is_floating_point() or not isinstance(exact, torch.Tensor):
-        return False
-    exact = exact.detach()
-    finite = one.isfinite()
-    if not torch.equal(one.where(~finite, 0).nan_to_num(7), other.where(~finite, 0).nan_to_num(7)):
-        return False
-    errors = [(x.to(exact.dtype) - exact)[finite].abs().max() for x in (one, other)]
-    return bool(errors[1] <= errors[0] * _ERROR_RATIO)
+    return _difference(one, other) is None or is_as_near(exact, one, other)
 
 
 def _described(arguments: Arguments) -> str:

@@ -151,8 +151,11 @@ def _adam(
 ) -> tuple[TensorList, ...]:
     """Adam (Kingma and Ba, algorithm 1) and AdamW, as ATen's native/cpu/FusedAdamKernel.cpp.
 
+    What is made of numbers alone is made in double: 1 - 0.999 has few digits left in float.
+
     Returns the arguments that change, in their order; gradients do only if they are unscaled.
     """
+    lr = lr.to(torch.float64)
     results: tuple[TensorList, ...] = ([], [], [], [], [])
     for i, (param, grad, mean, square, step) in enumerate(
         zip(params, grads, means, squares, steps, strict=True)
@@ -164,29 +167,23 @@ def _adam(
             grad = -grad
         new_param = param
         if decoupled:
-            smaller = in_float32(lambda p, rate, w: p * (1 - rate * w), param, lr, weight_decay)
+            smaller = in_float32(torch.mul, param, 1 - lr * weight_decay)
             new_param = _unless_zero(weight_decay, param, smaller)
         else:
             grad = _unless_zero(weight_decay, grad, pointwise.add(grad, param, weight_decay))
-        new_mean = in_float32(lambda m, g, b: m + (g - m) * (1 - b), mean, grad, beta1)
-        new_square = in_float32(lambda v, g, b: v * b + (1 - b) * g * g, square, grad, beta2)
+        new_mean = in_float32(lambda m, g, new: m + (g - m) * new, mean, grad, 1 - beta1)
+        new_square = in_float32(
+            lambda v, g, old, new: v * old + new * g * g, square, grad, beta2, 1 - beta2
+        )
         largest = pointwise.maximum(max_squares[i], new_square) if amsgrad else new_square
-        correction1 = 1 - torch.pow(beta1, step)
-        correction2 = 1 - torch.pow(beta2, step)
-
-        def move(
-            p: Tensor,
-            m: Tensor,
-            v: Tensor,
-            rate: Any,
-            small: Any,
-            c1: Any = correction1,
-            c2: Any = correction2,
-        ) -> Tensor:
-            moved: Tensor = p - (rate / c1) * m / (v.sqrt() / c2.sqrt() + small)
-            return moved
-
-        new_param = in_float32(move, new_param, new_mean, largest, lr, eps)
+        turns = step.to(torch.float64)
+        rate = lr / (1 - torch.pow(beta1, turns))
+        scale = (1 - torch.pow(beta2, turns)).sqrt()
+        new_param = in_float32(
+            lambda p, m, v, rate, scale, small: p - rate * m / (v.sqrt() / scale + small),
+            *[new_param, new_mean, largest],
+            *[rate, scale, eps],
+        )
         results[0].append(_unless(found_inf, param, new_param))
         if grad_scale is not None:
             results[1].append(_unless(found_inf, grads[i], unscaled))

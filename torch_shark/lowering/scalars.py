@@ -70,8 +70,10 @@ def compute_dtype(entry: Entry, scalar: HostScalar) -> torch.dtype:
     It is the dtype in which the native kernel computes: that of the tensors and wrapped numbers
     together, by PyTorch's promotion, and float32 for half-width operands, unless these are
     compared, or all tensors are 0-d: there a float32 would widen the result. Integers are filled
-    with the number as it is.
+    with the number as it is. The fused optimizers reckon with their numbers in double.
     """
+    if entry.op.startswith("aten::_fused_"):
+        return torch.float64
     if entry.op in _FILLS and not entry.args[0].dtype.is_floating_point:
         return scalar.dtype
     tensors = [
