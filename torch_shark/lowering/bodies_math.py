@@ -130,8 +130,14 @@ def cosh(self: Tensor) -> Tensor:
 
 @body("sinh")
 def sinh(self: Tensor) -> Tensor:
-    """Return the hyperbolic sine, finite as long as it can be."""
-    return in_float32(lambda x: _grown(x, torch.sinh(x), torch.sign(x)), _as_float(self))
+    """Return the hyperbolic sine, finite as long as it can be, by expm1 near zero."""
+
+    def formula(x: Tensor) -> Tensor:
+        grown = torch.expm1(torch.where(x.abs() < 1, x, 0.0))
+        near = 0.5 * (grown + grown / (grown + 1))
+        return torch.where(x.abs() < 1, near, _grown(x, torch.sinh(x), torch.sign(x)))
+
+    return in_float32(formula, _as_float(self))
 
 
 def _grown(x: Tensor, value: Tensor, sign: Any) -> Tensor:

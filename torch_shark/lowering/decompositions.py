@@ -20,6 +20,7 @@ from torch_shark.lowering import (
     bodies_nn,
     bodies_pointwise,
     bodies_reduce,
+    sums,
 )
 from torch_shark.lowering.bodies import BODIES
 from torch_shark.lowering.bodies import LIFTABLE_FORMS as _LIFTABLE_FORMS
@@ -55,17 +56,6 @@ _IN_GRAPH: dict[str, Callable[..., Any]] = {
 }
 
 
-def _half_reduction(overload: Any) -> Callable[..., Any]:
-    """Sums half-width values in float32: IREE would add them up in their own width."""
-
-    def reduce(self: torch.Tensor, *args: Any, dtype: torch.dtype | None = None) -> Any:
-        if self.dtype not in (torch.float16, torch.bfloat16):
-            return NotImplemented
-        return overload(self.to(torch.float32), *args).to(dtype or self.dtype)
-
-    return reduce
-
-
 def call(name: str, args: list[Any]) -> Any:
     """Calls the body of an operator, or the operator itself where it has none."""
     written_out = BODIES.get(name)
@@ -82,15 +72,8 @@ def table() -> dict[Any, Callable[..., Any]]:
     # Imported here: a process that finds its regions in the store never needs torch-mlir.
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-    decompositions = dict(get_decomposition_table())
+    decompositions = dict(get_decomposition_table()) | sums.replacements()
     for name, function in _IN_GRAPH.items():
         packet, _, overload_name = name.partition(".")
         decompositions[getattr(getattr(torch.ops.aten, packet), overload_name)] = function
-    for overload in (
-        torch.ops.aten.sum.default,
-        torch.ops.aten.sum.dim_IntList,
-        torch.ops.aten.mean.default,
-        torch.ops.aten.mean.dim,
-    ):
-        decompositions[overload] = _half_reduction(overload)
     return decompositions

@@ -140,6 +140,7 @@ _NO_FLOAT64 = frozenset(
         "sinc",
         "sinh",
         "softplus",
+        "special_xlog1py",
         "tan",
         "tanh",
     ]

@@ -18,6 +18,7 @@ from torch_shark.lowering import decompositions
 from torch_shark.lowering.fusion import keep_apart
 from torch_shark.lowering.indices import index_limits
 from torch_shark.lowering.operators import Operator, find_operator
+from torch_shark.lowering.places import keep_places_apart
 from torch_shark.lowering.region import Region, ScalarSlot
 from torch_shark.lowering.rounding import rounded, wants_rounded
 from torch_shark.lowering.scalars import compute_dtype
@@ -77,6 +78,7 @@ def trace_region(region: Region) -> torch.fx.GraphModule:
     graph.graph = fx_graph_cse(graph.graph)
     _widen_what_is_chosen_from_one(graph.graph)
     keep_apart(graph.graph)
+    keep_places_apart(graph.graph)
     return graph
 
 

@@ -1,0 +1,146 @@
+"""Sums as exact as the CPU's: in float32 where operands are half as wide, and in stages where long.
+
+IREE adds up one element after another, in as many lanes as a vector has, or in one where the sum is
+not along the last dimension: over a million elements that loses three digits. The CPU adds up in
+blocks (ATen's native/cpu/SumKernel.cpp), and running sums in double.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+
+# The most elements that are added up one after another; a block has some, not to be all overhead.
+_LONGEST = 2048
+_SHORTEST_BLOCK = 32
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def replacements() -> dict[Any, Callable[..., Any]]:
+    """Return the decompositions, by operator; each leaves what needs none as it is."""
+    aten = torch.ops.aten
+    return {
+        aten.sum.default: _total_of_all,
+        aten.mean.default: _mean_of_all,
+        aten.sum.dim_IntList: _total,
+        aten.mean.dim: _mean,
+        aten.var.correction: _variance,
+        aten.var_mean.correction: _variance_and_mean,
+        aten.linalg_vector_norm.default: _norm,
+        aten.cumsum.default: _running_total,
+    }
+
+
+def _total_of_all(self: Tensor, *, dtype: torch.dtype | None = None) -> Any:
+    return _total(self, None, dtype=dtype)
+
+
+def _mean_of_all(self: Tensor, *, dtype: torch.dtype | None = None) -> Any:
+    return _mean(self, None, dtype=dtype)
+
+
+def _total(
+    self: Tensor,
+    dim: list[int] | None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    if self.dtype in _HALF:
+        return torch.sum(self.to(torch.float32), dim, keepdim).to(dtype or self.dtype)
+    return _add_up(self, dim, keepdim) if _is_long(self, dim, dtype) else NotImplemented
+
+
+def _mean(
+    self: Tensor,
+    dim: list[int] | None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    if self.dtype in _HALF:
+        return torch.mean(self.to(torch.float32), dim, keepdim).to(dtype or self.dtype)
+    if not _is_long(self, dim, dtype):
+        return NotImplemented
+    return _add_up(self, dim, keepdim) / _count(self, dim)
+
+
+def _variance_and_mean(
+    self: Tensor,
+    dim: list[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Any:
+    if not _is_long(self, dim):
+        return NotImplemented
+    count = _count(self, dim)
+    mean = _add_up(self, dim, True) / count
+    apart = self - mean
+    divisor = max(count - (1 if correction is None else correction), 0)
+    variance = _add_up(apart * apart, dim, keepdim) / divisor
+    return variance, mean if keepdim else mean.squeeze(_dims(self, dim))
+
+
+def _variance(self: Tensor, *args: Any, **named: Any) -> Any:
+    both = _variance_and_mean(self, *args, **named)
+    return both if both is NotImplemented else both[0]
+
+
+def _norm(
+    self: Tensor,
+    ord: float = 2,
+    dim: list[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    if ord != 2 or not _is_long(self, dim, dtype):
+        return NotImplemented
+    return _add_up(self * self, dim, keepdim).sqrt()
+
+
+def _running_total(self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    if self.dtype != torch.float32 or dtype not in (None, torch.float32):
+        return NotImplemented
+    return self.to(torch.float64).cumsum(dim).to(torch.float32)
+
+
+def _is_long(x: Tensor, dim: list[int] | None, dtype: torch.dtype | None = None) -> bool:
+    is_plain = x.dtype in (torch.float32, torch.float64) and dtype in (None, x.dtype)
+    return is_plain and _count(x, dim) > _LONGEST
+
+
+def _dims(x: Tensor, dim: list[int] | None) -> list[int]:
+    return sorted(d % x.dim() for d in dim) if dim else list(range(x.dim()))
+
+
+def _count(x: Tensor, dim: list[int] | None) -> int:
+    return math.prod(x.shape[d] for d in _dims(x, dim))
+
+
+def _add_up(x: Tensor, dim: list[int] | None, keepdim: bool) -> Tensor:
+    """The sum along dimensions, one after another, the last one first."""
+    if not dim and not keepdim:
+        return _add_up_along(x.reshape(-1), 0).reshape(())
+    dims = _dims(x, dim)
+    for d in reversed(dims):
+        x = _add_up_along(x, d)
+    return x if keepdim else x.squeeze(dims)
+
+
+def _add_up_along(x: Tensor, d: int) -> Tensor:
+    """The sum along a dimension, which stays with size 1."""
+    while (size := x.shape[d]) > _LONGEST:
+        block = next((n for n in range(_LONGEST, _SHORTEST_BLOCK, -1) if size % n == 0), None)
+        if block is None:
+            whole = size - size % _LONGEST
+            rest = x.narrow(d, whole, size - whole).sum(d, keepdim=True)
+            return _add_up_along(x.narrow(d, 0, whole), d) + rest
+        x = x.reshape(*x.shape[:d], size // block, block, *x.shape[d + 1 :]).sum(d + 1)
+    return x.sum(d, keepdim=True)
