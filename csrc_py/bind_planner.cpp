@@ -83,7 +83,7 @@ auto with_python(Call call) {
 
 class PyExecutable final : public Executable {
  public:
-  explicit PyExecutable(py::object callable) : callable_(keep(std::move(callable))) {}
+  explicit PyExecutable(py::object executable) : executable_(keep(std::move(executable))) {}
 
   void run(std::span<const c10::intrusive_ptr<NativeBuffer>> inputs,
            std::span<const c10::intrusive_ptr<NativeBuffer>> outputs,
@@ -93,12 +93,20 @@ class PyExecutable final : public Executable {
       for (size_t i = 0; i < scalars.size(); ++i) {
         values[i] = to_number(scalars[i]);
       }
-      py::handle(callable_.get())(to_buffers(inputs), to_buffers(outputs), values);
+      const py::tuple call = py::handle(executable_.get())
+                                 .attr("prepare")(to_buffers(inputs), to_buffers(outputs), values);
+      // Straight to the function, which is one of C: no handler of a signal raises in between.
+      PyObject* result =
+          PyObject_Call(py::object(call[0]).ptr(), py::object(call[1]).ptr(), nullptr);
+      if (result == nullptr) {
+        throw RunFailed(py::error_already_set().what());
+      }
+      Py_DECREF(result);
     });
   }
 
  private:
-  std::shared_ptr<PyObject> callable_;
+  std::shared_ptr<PyObject> executable_;
 };
 
 template <typename T>
@@ -137,17 +145,19 @@ IndexCheck to_check(const py::handle& step) {
 
 RegionStep to_region(const py::handle& step) {
   RegionStep region{
-      .executables = {},
+      .candidates = {},
       .choice = step.attr("choice").cast<std::shared_ptr<Choice>>(),
       .checks = {},
       .entries = to_numbers(step.attr("entries")),
-      .inputs = to_numbers(step.attr("inputs")),
       .outputs = to_numbers(step.attr("outputs")),
       .scalars = {},
   };
-  for (py::handle executable : step.attr("executables")) {
-    region.executables.push_back(
-        std::make_shared<PyExecutable>(py::reinterpret_borrow<py::object>(executable)));
+  for (py::handle candidate : step.attr("candidates")) {
+    region.candidates.push_back({
+        .executable = std::make_shared<PyExecutable>(py::object(candidate.attr("executable"))),
+        .inputs = to_numbers(candidate.attr("inputs")),
+        .in_place = candidate.attr("in_place").cast<std::vector<bool>>(),
+    });
   }
   for (py::handle check : step.attr("checks")) {
     region.checks.push_back(to_check(check));

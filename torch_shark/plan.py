@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +16,28 @@ if TYPE_CHECKING:
 class Executable(Protocol):
     """A loaded region."""
 
-    def __call__(self, inputs: list[Any], outputs: list[Any], scalars: list[Any]) -> None:
-        """Run it over buffers, writing the outputs."""
+    def prepare(
+        self, inputs: list[Any], outputs: list[Any], scalars: list[Any]
+    ) -> tuple[Callable[..., None], tuple[Any, ...]]:
+        """Return a function of C, and its arguments, that runs the region over buffers.
+
+        Nothing is written before it is called, and no signal's handler runs while it is.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to run a region compiled.
+
+    Attributes:
+        executable: the loaded region.
+        inputs: the storages that it takes, by the window's numbers.
+        in_place: whether it overwrites each output in the storage's own memory.
+    """
+
+    executable: Executable
+    inputs: tuple[int, ...]
+    in_place: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +61,20 @@ class IndexCheck:
 class RegionStep:
     """Run an executable over whole storages, or replay its entries.
 
-    Each output is written into a fresh buffer of the storage's size, which then becomes the
-    storage's. A scalar's value is found in the window by its slot.
+    An output that is not written in place goes into a fresh buffer of the storage's size, which
+    then becomes the storage's. A scalar's value is found in the window by its slot.
 
     Attributes:
-        executables: candidates, at least one; all take the same arguments.
+        candidates: at least one.
         choice: finds the fastest of native replay and the candidates; None takes the first one.
         checks: where an index is out of range, the entries are replayed, and raise what they raise.
-        entries, inputs, outputs, scalars: the window's numbers.
+        entries, outputs, scalars: the window's numbers.
     """
 
-    executables: tuple[Executable, ...]
+    candidates: tuple[Candidate, ...]
     choice: Choice | None
     checks: tuple[IndexCheck, ...]
     entries: tuple[int, ...]
-    inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     scalars: tuple[ScalarSlot, ...]
 

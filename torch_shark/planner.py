@@ -24,7 +24,7 @@ from torch_shark.lowering.region import (
     scalar_slots,
     single_entry,
 )
-from torch_shark.plan import Executable, IndexCheck, NativeStep, RegionStep, Step
+from torch_shark.plan import Candidate, Executable, IndexCheck, NativeStep, RegionStep, Step
 from torch_shark.record import WindowRecord
 from torch_shark.store import ByteStore, KeyParts
 from torch_shark.targets import Target
@@ -78,8 +78,7 @@ class PlannerStats:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    executables: tuple[Executable, ...]
-    used_inputs: tuple[int, ...]
+    executables: tuple[tuple[Executable, RegionInterface], ...]
     choice: Choice | None
 
 
@@ -241,7 +240,6 @@ class Planner:
     def _load_all(self, answer: Answer, plan: RegionPlan, placed: Placed) -> _Loaded | None:
         region = extract(plan, placed)
         targets, executables = [], []
-        used_inputs: tuple[int, ...] = ()
         for target, artifact in zip(self._candidates(plan), answer.artifacts, strict=True):
             if answer.lasting and plan.digest in self._fresh and self._store is not None:
                 self._store.put(self._key("region", plan.digest, target), artifact.to_bytes())
@@ -251,16 +249,15 @@ class Planner:
                 self.stats.failures.append(error)
             else:
                 targets.append(target)
-                used_inputs = artifact.used_inputs
         if not executables:
             return None
         choice = None
         if self._measure is not None:
             choice = self._measure.choice(plan, region, targets)
-        return _Loaded(tuple(executables), used_inputs, choice)
+        return _Loaded(tuple(executables), choice)
 
-    def _load_one(self, artifact: Artifact, region: Region) -> Executable:
-        """The executable.
+    def _load_one(self, artifact: Artifact, region: Region) -> tuple[Executable, RegionInterface]:
+        """The executable, and how it is called.
 
         Raises:
             LoweringError: the region did not compile, or IREE refuses to load it.
@@ -268,7 +265,7 @@ class Planner:
         if artifact.interface is None:
             raise LoweringError.again(artifact.reason)
         try:
-            return self._load(artifact.vmfb, artifact.interface)
+            return self._load(artifact.vmfb, artifact.interface), artifact.interface
         except Exception as error:  # IREE finds some faults of a region only when it is loaded
             raise LoweringError("loading", region, str(error)) from error
 
@@ -328,12 +325,19 @@ class Planner:
 
 
 def _region_step(plan: RegionPlan, placed: Placed, loaded: _Loaded) -> RegionStep:
+    candidates = tuple(
+        Candidate(
+            executable,
+            inputs=tuple(plan.inputs[i] for i in interface.used_inputs),
+            in_place=tuple(i in interface.in_place for i in range(len(plan.outputs))),
+        )
+        for executable, interface in loaded.executables
+    )
     return RegionStep(
-        executables=loaded.executables,
+        candidates=candidates,
         choice=loaded.choice,
         checks=_checks(plan, placed),
         entries=plan.entries,
-        inputs=tuple(plan.inputs[i] for i in loaded.used_inputs),
         outputs=plan.outputs,
         scalars=scalar_slots(plan, placed),
     )

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <variant>
 #include <vector>
 
@@ -14,11 +15,17 @@
 
 namespace torch_shark {
 
+// Thrown by an executable that has begun to write.
+struct RunFailed final : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // A loaded executable. Implemented by csrc_py over the IREE runtime.
 class Executable {
  public:
   virtual ~Executable() = default;
   // Reads `inputs`, writes all of each of `outputs`. Called in the executor's exclusive section.
+  // Throws `RunFailed` where something may have been written, else nothing has been.
   virtual void run(std::span<const c10::intrusive_ptr<NativeBuffer>> inputs,
                    std::span<const c10::intrusive_ptr<NativeBuffer>> outputs,
                    std::span<const c10::Scalar> scalars) = 0;
@@ -47,15 +54,21 @@ struct IndexCheck {
   std::optional<int64_t> ignored;
 };
 
-// Runs an executable over whole storages, named by their numbers. Its results come in fresh buffers
-// that are then swapped into the storages. Where an index is out of range, or `choice` finds that
+// One way to run a region: an executable over whole storages, named by their numbers. A result that
+// is not written in place comes in a fresh buffer, which is then swapped into the storage.
+struct Candidate {
+  std::shared_ptr<Executable> executable;
+  std::vector<uint32_t> inputs;
+  std::vector<bool> in_place;  // for each output: the executable reads and overwrites its memory
+};
+
+// Runs several operators together. Where an index is out of range, or `choice` finds that
 // faster, its operators are replayed instead.
 struct RegionStep {
-  std::vector<std::shared_ptr<Executable>> executables;  // candidates, at least one
+  std::vector<Candidate> candidates;  // at least one
   std::shared_ptr<Choice> choice;  // of native replay (0) and the candidates (from 1); or nullptr
   std::vector<IndexCheck> checks;
   std::vector<uint32_t> entries;
-  std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
   std::vector<ScalarSlot> scalars;
 };

@@ -31,8 +31,17 @@ c10::intrusive_ptr<NativeBuffer> aligned(const c10::intrusive_ptr<NativeBuffer>&
   return copy;
 }
 
+// What a storage holds, where executables can read it.
+c10::intrusive_ptr<NativeBuffer> content(DeviceStorage& storage) {
+  storage.native();
+  return aligned(storage.buffer);
+}
+
 // A region's result becomes the memory of its storage, unless someone else uses the old memory too.
 void give(DeviceStorage& storage, c10::intrusive_ptr<NativeBuffer> result) {
+  if (result == storage.buffer) {
+    return;
+  }
   if (storage.buffer && storage.buffer->storage.use_count() > 1) {
     std::memcpy(storage.buffer->storage.mutable_data(), result->storage.data(), storage.nbytes);
   } else {
@@ -135,14 +144,7 @@ class WindowRun {
     const bool whole = has_operands(step);
     if (way == kNative || !whole || !in_range(step)) {
       replay_region(step);
-    } else if (run_region(step, *step.executables[way - kFirstCandidate])) {
-      metrics().regions.fetch_add(1, std::memory_order_relaxed);
-      metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
-      for (uint32_t i : step.entries) {
-        succeed(window_.entries[i]);
-        window_.entries[i].release();
-      }
-    } else {
+    } else if (!run_region(step, step.candidates[way - kFirstCandidate])) {
       replay_region(step);
       if (step.choice) {
         step.choice->drop(way);
@@ -176,27 +178,35 @@ class WindowRun {
     });
   }
 
-  // Returns whether it ran. If not, nothing has changed: its results come in fresh buffers.
-  bool run_region(const RegionStep& step, Executable& executable) {
+  // Returns whether its operators are done with. If not, nothing has changed.
+  bool run_region(const RegionStep& step, const Candidate& candidate) {
     const StepSpan span(StepSpan::Kind::device, 0, [&] { return region_name(step); });
     std::vector<c10::intrusive_ptr<NativeBuffer>> inputs;
-    for (uint32_t number : step.inputs) {
-      storage(number).native();
-      inputs.push_back(aligned(storage(number).buffer));
+    for (uint32_t number : candidate.inputs) {
+      inputs.push_back(content(storage(number)));
     }
     std::vector<c10::intrusive_ptr<NativeBuffer>> outputs;
-    for (uint32_t number : step.outputs) {
-      outputs.push_back(c10::make_intrusive<NativeBuffer>(allocate_native(storage(number).nbytes)));
+    for (size_t i = 0; i < step.outputs.size(); ++i) {
+      DeviceStorage& target = storage(step.outputs[i]);
+      outputs.push_back(candidate.in_place[i]
+                            ? content(target)
+                            : c10::make_intrusive<NativeBuffer>(allocate_native(target.nbytes)));
     }
     std::vector<c10::Scalar> scalars;
     for (const ScalarSlot& slot : step.scalars) {
       scalars.push_back(scalar_at(slot));
     }
     try {
-      executable.run(inputs, outputs, scalars);
+      candidate.executable->run(inputs, outputs, scalars);
     } catch (const Interrupted&) {
       return false;
     } catch (const std::exception& error) {
+      const auto& in_place = candidate.in_place;
+      if (dynamic_cast<const RunFailed*>(&error) != nullptr &&
+          std::find(in_place.begin(), in_place.end(), true) != in_place.end()) {
+        fail_region(step, std::current_exception());  // what a replay would read is gone
+        return true;
+      }
       TORCH_WARN("[shark] a compiled region of ", step.entries.size(),
                  " operators failed and is replayed natively: ", error.what());
       return false;
@@ -204,7 +214,20 @@ class WindowRun {
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       give(storage(step.outputs[i]), std::move(outputs[i]));
     }
+    metrics().regions.fetch_add(1, std::memory_order_relaxed);
+    metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
+    for (uint32_t i : step.entries) {
+      succeed(window_.entries[i]);
+      window_.entries[i].release();
+    }
     return true;
+  }
+
+  void fail_region(const RegionStep& step, const std::exception_ptr& error) {
+    for (uint32_t i : step.entries) {
+      attempt(window_.entries[i], [&] { std::rethrow_exception(error); });
+      window_.entries[i].release();
+    }
   }
 
   DeviceStorage& storage(uint32_t number) const { return *window_.storages[number].storage; }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -65,10 +65,11 @@ def _lower(region: Region) -> Artifact:
         inputs=tuple(_buffer_type(node) for node in placeholders),
         outputs=tuple(_buffer_type(node) for node in results),
         scalars=tuple(kind for _, kind in region.scalars),
+        used_inputs=tuple(range(len(placeholders))),
     )
     _graphs.append(graph)
     name = str(len(_graphs) - 1).encode()
-    return Artifact(name, interface, tuple(range(len(placeholders))))
+    return Artifact(name, interface)
 
 
 def _buffer_type(node: Any) -> BufferType:
@@ -83,7 +84,10 @@ class _Interpreted:
         self._graph = _graphs[int(vmfb)]
         self._interface = interface
 
-    def __call__(
+    def prepare(self, *buffers: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
+        return self._run, buffers
+
+    def _run(
         self,
         inputs: Sequence[NativeBuffer],
         outputs: Sequence[NativeBuffer],

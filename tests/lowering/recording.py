@@ -237,6 +237,7 @@ class Run:
     buffers: list[PlainBuffer]
     regions: int
     compiled: int
+    in_place: int
     native: list[str]
 
 
@@ -262,7 +263,7 @@ def run_plan(
         else:
             buffer.bytes.copy_(content)
         buffers.append(buffer)
-    run = Run(buffers, 0, 0, [])
+    run = Run(buffers, 0, 0, 0, [])
     for step in steps:
         if isinstance(step, NativeStep):
             _run_native(record.entries[step.entry], buffers)
@@ -271,15 +272,24 @@ def run_plan(
             for entry in step.entries:
                 _run_native(record.entries[entry], buffers)
         else:
-            fresh = [PlainBuffer(record.storages[s].nbytes) for s in step.outputs]
-            for buffer in fresh:
-                buffer.bytes.fill_(0x5A)
+            candidate = step.candidates[0]
+            targets = [
+                buffers[s] if in_place else PlainBuffer(record.storages[s].nbytes)
+                for s, in_place in zip(step.outputs, candidate.in_place, strict=True)
+            ]
+            for buffer, in_place in zip(targets, candidate.in_place, strict=True):
+                if not in_place:
+                    buffer.bytes.fill_(0x5A)
             scalars = [_scalar(record, slot) for slot in step.scalars]
-            step.executables[0]([buffers[s] for s in step.inputs], fresh, scalars)
-            for s, buffer in zip(step.outputs, fresh, strict=True):
+            call, arguments = candidate.executable.prepare(
+                [buffers[s] for s in candidate.inputs], targets, scalars
+            )
+            call(*arguments)
+            for s, buffer in zip(step.outputs, targets, strict=True):
                 buffers[s] = buffer
             run.regions += 1
             run.compiled += len(step.entries)
+            run.in_place += sum(candidate.in_place)
     return run
 
 

@@ -155,10 +155,10 @@ def test_what_lowers_and_does_not_compile_runs_natively(
 
     compile_module = worker.compile_module
 
-    def refuse_exponentials(bytecode: bytes, target: Any) -> bytes:
+    def refuse_exponentials(bytecode: bytes, target: Any, in_place: Any) -> bytes:
         if b"aten.exp" in bytecode:
             raise worker.CompileError("exceeded stack allocation limit")
-        return compile_module(bytecode, target)
+        return compile_module(bytecode, target, in_place)
 
     monkeypatch.setattr(worker, "compile_module", refuse_exponentials)
     check(planner, lambda x: (x + 1).exp() * 2, torch.randn(4), native=["aten::exp"])

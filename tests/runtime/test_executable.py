@@ -109,7 +109,7 @@ def load(vmfb):
             tuple(BufferType(*one) for one in inputs),
             tuple(BufferType(*one) for one in outputs),
             scalars,
-            f"module.{function}",
+            function=f"module.{function}",
         )
         loaded.append(Executable(vmfb, interface))
         return loaded[-1]

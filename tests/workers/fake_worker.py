@@ -23,8 +23,9 @@ _SPEC.loader.exec_module(protocol)
 Kind = protocol.Kind
 
 MLIR = b"module {}"
-INTERFACE = '{"inputs": [], "outputs": [], "scalars": [], "function": "f"}'
-HEAD = {"interface": INTERFACE, "used_inputs": [], "reason": ""}
+INTERFACE = {"inputs": [], "outputs": [], "scalars": [], "function": "f"}
+INTERFACE |= {"used_inputs": [], "in_place": []}
+HEAD = {"interface": json.dumps(INTERFACE), "reason": ""}
 ARTIFACT = json.dumps(HEAD).encode() + b"\nvmfb"
 
 

@@ -62,25 +62,22 @@ class Artifact:
     Attributes:
         vmfb: the IREE executable.
         interface: how it is called; None if the region does not compile.
-        used_inputs: positions of the region's inputs that it takes.
         reason: why the region does not compile.
     """
 
     vmfb: bytes
     interface: RegionInterface | None
-    used_inputs: tuple[int, ...] = ()
     reason: str = ""
 
     @staticmethod
     def failed(reason: str) -> Artifact:
         """Returns the record of a failure."""
-        return Artifact(b"", None, (), reason)
+        return Artifact(b"", None, reason)
 
     def to_bytes(self) -> bytes:
         """Returns a line of JSON, and the executable after it."""
         head = {
             "interface": self.interface.to_json() if self.interface is not None else None,
-            "used_inputs": self.used_inputs,
             "reason": self.reason,
         }
         return json.dumps(head).encode() + b"\n" + self.vmfb
@@ -93,6 +90,6 @@ class Artifact:
             fields = json.loads(head)
             text = fields["interface"]
             interface = RegionInterface.from_json(text) if text is not None else None
-            return Artifact(vmfb, interface, tuple(fields["used_inputs"]), fields["reason"])
+            return Artifact(vmfb, interface, fields["reason"])
         except (ValueError, KeyError, TypeError):
             return None

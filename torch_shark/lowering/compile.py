@@ -6,13 +6,14 @@ import ctypes
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from iree.compiler._mlir_libs import _site_initialize_0
 from iree.compiler.api import Invocation, Output, Session, Source, ctypes_dl
 
+from torch_shark.lowering.in_place import is_in_order
 from torch_shark.targets import Target
 
 _DIAGNOSTIC_CALLBACK = ctypes.CFUNCTYPE(
@@ -20,7 +21,10 @@ _DIAGNOSTIC_CALLBACK = ctypes.CFUNCTYPE(
 )
 _ERROR_SEVERITY = 2
 
-# The Python class `Invocation` lacks this call of the C API.
+# The phase in which it is known what kernel reads and writes what.
+_KERNELS = b"flow"
+
+# The Python class `Invocation` lacks these calls of the C API.
 _enable_callback = ctypes_dl._dylib.ireeCompilerInvocationEnableCallbackDiagnostics
 _enable_callback.argtypes = [
     ctypes.c_void_p,
@@ -29,6 +33,11 @@ _enable_callback.argtypes = [
     ctypes.c_void_p,
 ]
 _enable_callback.restype = None
+_set_from_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileFromPhase
+_set_to_phase = ctypes_dl._dylib.ireeCompilerInvocationSetCompileToPhase
+for _set_phase in (_set_from_phase, _set_to_phase):
+    _set_phase.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    _set_phase.restype = None
 
 # A session is used by one thread only: two threads in one session end the process.
 _sessions = threading.local()
@@ -47,24 +56,38 @@ class CompileError(Exception):
     """The compiler refused a module; the text is its diagnostics."""
 
 
-def compile_module(bytecode: bytes, target: Target) -> bytes:
+class NotInOrderError(CompileError):
+    """What a module overwrites in place, it reads in more than one kernel."""
+
+
+def compile_module(bytecode: bytes, target: Target, in_place: Sequence[int] = ()) -> bytes:
     """Compiles MLIR for a target.
 
     Args:
         bytecode: the module, as MLIR bytecode or text.
         target: gives the flags.
+        in_place: the numbers of the function's arguments that are read and overwritten.
 
     Returns:
         The IREE executable (vmfb).
 
     Raises:
+        NotInOrderError: the kernels do not keep the order of reads and writes of such an argument.
         CompileError: the module does not compile.
     """
     session = _session(target)
     executable = b""
     with session.invocation() as invocation, _diagnostics(invocation) as said:
         source = Source.wrap_buffer(session, bytecode)
-        done = invocation.parse_source(source) and invocation.execute()
+        done = invocation.parse_source(source)
+        if done and in_place:
+            _set_to_phase(invocation._inv_p, _KERNELS)
+            done = invocation.execute()
+            if done:
+                _check_order(invocation, in_place)
+            _set_to_phase(invocation._inv_p, b"end")
+            _set_from_phase(invocation._inv_p, _KERNELS)
+        done = done and invocation.execute()
         if done:
             executable, done = _output(invocation, said)
     if not done:
@@ -73,6 +96,13 @@ def compile_module(bytecode: bytes, target: Target) -> bytes:
     if said.printed:
         os.write(2, said.printed)
     return executable
+
+
+def _check_order(invocation: Invocation, in_place: Sequence[int]) -> None:
+    module = invocation.export_module()
+    if not is_in_order(module, in_place):
+        raise NotInOrderError
+    invocation.import_module(module)
 
 
 def _output(invocation: Invocation, said: _Said) -> tuple[bytes, bool]:

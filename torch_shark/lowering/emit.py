@@ -43,19 +43,24 @@ class EmittedModule:
     Attributes:
         bytecode: the module, as MLIR bytecode.
         text: the module, as text, for dumps.
-        interface: how the compiled function is called.
-        used_inputs: positions of the region's inputs that the function takes; the others are
-            overwritten before they are read.
+        interface: how the compiled function is called; inputs that are overwritten before they are
+            read are no arguments of it.
     """
 
     bytecode: bytes
     text: str
     interface: RegionInterface
-    used_inputs: tuple[int, ...]
 
 
-def emit_module(graph: torch.fx.GraphModule, region: Region) -> EmittedModule:
+def emit_module(
+    graph: torch.fx.GraphModule, region: Region, in_place: tuple[int, ...] = ()
+) -> EmittedModule:
     """Translates a traced region.
+
+    Args:
+        graph: what `trace_region` made of it.
+        region: the region.
+        in_place: positions of outputs that overwrite the input of the same storage.
 
     Raises:
         NotImplementedError, TypeError, ValueError, AssertionError: the importer knows no
@@ -63,7 +68,10 @@ def emit_module(graph: torch.fx.GraphModule, region: Region) -> EmittedModule:
     """
     rewrite_as_strided(graph.graph)
     placeholders = graph.graph.find_nodes(op="placeholder")
-    used_inputs = tuple(i for i in range(len(region.inputs)) if placeholders[i].users)
+    overwritten = {region.inputs.index(region.outputs[i]): i for i in in_place}
+    used_inputs = tuple(
+        i for i in range(len(region.inputs)) if placeholders[i].users and i not in overwritten
+    )
     arguments = [placeholders[i] for i in used_inputs] + placeholders[len(region.inputs) :]
     (results,) = graph.graph.output_node().args
     assert isinstance(results, (list, tuple))
@@ -80,9 +88,18 @@ def emit_module(graph: torch.fx.GraphModule, region: Region) -> EmittedModule:
         nodes = GraphNodeImporter(importer, context, cache, block)
         for node, value in zip(arguments, block.arguments, strict=False):
             nodes.bind_node_value(node, value)
+        targets = list(block.arguments)[len(arguments) :]
+        with ir.InsertionPoint(block):
+            for i, position in overwritten.items():
+                old = ir.Operation.create(
+                    "torch.copy.to_vtensor",
+                    results=[cache.node_val_to_type(placeholders[i])],
+                    operands=[targets[position]],
+                )
+                nodes.bind_node_value(placeholders[i], old.result)
         nodes.import_nodes(graph.graph.nodes, skip_placeholders_outputs=True)
         with ir.InsertionPoint(block):
-            for node, target in zip(results, list(block.arguments)[len(arguments) :], strict=True):
+            for node, target in zip(results, targets, strict=True):
                 ir.Operation.create(
                     "torch.overwrite.tensor.contents",
                     operands=[nodes.resolve_node_value(node), target],
@@ -95,8 +112,10 @@ def emit_module(graph: torch.fx.GraphModule, region: Region) -> EmittedModule:
         inputs=tuple(_buffer_type(placeholders[i]) for i in used_inputs),
         outputs=tuple(_buffer_type(node) for node in results if isinstance(node, torch.fx.Node)),
         scalars=tuple(kind for _, kind in region.scalars),
+        used_inputs=used_inputs,
+        in_place=in_place,
     )
-    return EmittedModule(bytecode.getvalue(), str(importer.module_op), interface, used_inputs)
+    return EmittedModule(bytecode.getvalue(), str(importer.module_op), interface)
 
 
 def _write_barriers(block: ir.Block) -> None:

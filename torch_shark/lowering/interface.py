@@ -34,13 +34,24 @@ class RegionInterface:
             where the storage holds integers or bools; only the bytes matter.
         scalars: for each lifted scalar, in the order in which they are passed, the vector it goes
             to. Scalars of one kind are packed in that order. Bools go to the i64 vector.
+        used_inputs: for each of the inputs, its position among the region's.
+        in_place: positions of the outputs whose old content the function reads: it wants the
+            memory that holds it. It reads nothing of the others.
         function: the exported function's name, with its module: "module.main".
     """
 
     inputs: tuple[BufferType, ...]
     outputs: tuple[BufferType, ...]
     scalars: tuple[ScalarKind, ...] = ()
+    used_inputs: tuple[int, ...] = ()
+    in_place: tuple[int, ...] = ()
     function: str = "module.main"
+
+    @property
+    def in_place_arguments(self) -> tuple[int, ...]:
+        """The numbers of the function's arguments that are read and overwritten."""
+        first = len(self.inputs) + len(set(self.scalars))
+        return tuple(first + position for position in self.in_place)
 
     def to_json(self) -> str:
         """Returns a text that `from_json` turns into an equal object."""
@@ -53,6 +64,8 @@ class RegionInterface:
                 "inputs": plain(self.inputs),
                 "outputs": plain(self.outputs),
                 "scalars": list(self.scalars),
+                "used_inputs": list(self.used_inputs),
+                "in_place": list(self.in_place),
                 "function": self.function,
             }
         )
@@ -73,5 +86,7 @@ class RegionInterface:
             typed(data["inputs"]),
             typed(data["outputs"]),
             tuple(data["scalars"]),
+            tuple(data["used_inputs"]),
+            tuple(data["in_place"]),
             data["function"],
         )

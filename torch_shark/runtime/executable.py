@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import iree.runtime as rt
 from iree.runtime._binding import ArgumentPacker, InvokeContext, _invoke_statics
@@ -90,33 +91,53 @@ class Executable:
         """Run the region and wait for it.
 
         Args:
+            inputs: as `prepare` takes them, like the others.
+            outputs: overwritten.
+            scalars: lifted ones.
+
+        Raises:
+            ExecutableRunError: IREE reports an error; else what `prepare` raises.
+        """
+        with self._lock:
+            invoke, arguments = self.prepare(inputs, outputs, scalars)
+            try:
+                invoke(*arguments)
+            except Exception as error:
+                raise ExecutableRunError(self.interface.function, str(error)) from error
+
+    def prepare(
+        self,
+        inputs: Sequence[NativeBuffer],
+        outputs: Sequence[NativeBuffer],
+        scalars: Sequence[Scalar] = (),
+    ) -> tuple[Callable[..., None], tuple[Any, ...]]:
+        """Return the call that runs the region, and its arguments; it is valid until the next.
+
+        Args:
             inputs: one buffer for each input of the interface.
             outputs: one buffer for each output, overwritten. None may share memory with an input
-                or another output: IREE orders no reads before such a write.
+                or another output: IREE orders no reads before such a write. What is overwritten in
+                place holds the old content.
             scalars: one value for each scalar of the interface.
 
         Raises:
             ValueError: the number of buffers or scalars is not the interface's.
             BufferImportError: a buffer is too small or its address not aligned.
-            ExecutableRunError: IREE reports an error, or the executable is closed.
+            ExecutableRunError: the executable is closed.
             ForkedProcessError: this process is a fork of the one that made the device.
         """
         if len(scalars) != len(self.interface.scalars):
             raise ValueError(
                 f"[shark] expected {len(self.interface.scalars)} scalars, got {len(scalars)}"
             )
-        with self._lock:
-            if self._context is None:
-                raise ExecutableRunError(self.interface.function, "The executable is closed.")
-            self._device.check_process()
-            views = self._views(inputs, self._input_types)
-            views += [vector.fill(scalars) for vector in self._scalars]
-            views += self._views(outputs, self._output_types)
-            arguments = self._packer.pack(self._invoke_context, views, {})
-            try:
-                self._context.invoke(self._function, arguments, self._results)
-            except Exception as error:
-                raise ExecutableRunError(self.interface.function, str(error)) from error
+        if self._context is None:
+            raise ExecutableRunError(self.interface.function, "The executable is closed.")
+        self._device.check_process()
+        views = self._views(inputs, self._input_types)
+        views += [vector.fill(scalars) for vector in self._scalars]
+        views += self._views(outputs, self._output_types)
+        arguments = self._packer.pack(self._invoke_context, views, {})
+        return self._context.invoke, (self._function, arguments, self._results)
 
     def _views(
         self, buffers: Sequence[NativeBuffer], types: list[ViewType]

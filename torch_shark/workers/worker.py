@@ -13,8 +13,9 @@ from queue import SimpleQueue
 import torch
 
 from torch_shark.lowering.artifact import Artifact
-from torch_shark.lowering.compile import CompileError, compile_module
+from torch_shark.lowering.compile import CompileError, NotInOrderError, compile_module
 from torch_shark.lowering.emit import emit_module
+from torch_shark.lowering.in_place import find_in_place
 from torch_shark.lowering.region import Region
 from torch_shark.lowering.trace import trace_region
 from torch_shark.targets import Target
@@ -54,7 +55,8 @@ def compile_all(
     """
     torch.set_default_dtype(default_dtype)
     try:
-        module = emit_module(trace_region(region), region)
+        graph = trace_region(region)
+        module = emit_module(graph, region, find_in_place(graph, region))
     except MemoryError:  # such a process is not to be trusted with another region
         os.write(2, b"out of memory\n")
         os._exit(1)
@@ -64,9 +66,12 @@ def compile_all(
     tell(Kind.LOWERED, module.text.encode())
     for target in targets:
         try:
-            vmfb = compile_module(module.bytecode, target)
+            try:
+                vmfb = compile_module(module.bytecode, target, module.interface.in_place_arguments)
+            except NotInOrderError:
+                module = emit_module(graph, region)
+                vmfb = compile_module(module.bytecode, target)
         except CompileError as error:
             tell(Kind.REFUSED, str(error).encode())
         else:
-            artifact = Artifact(vmfb, module.interface, module.used_inputs)
-            tell(Kind.COMPILED, artifact.to_bytes())
+            tell(Kind.COMPILED, Artifact(vmfb, module.interface).to_bytes())
