@@ -29,6 +29,7 @@ void init_device(py::module_& m) {
   });
   m.def("set_native_threads", [](int count) { config().native_threads = count; });
   m.def("set_debug", [](int level) { config().debug = level; });
+  m.def("set_verify", [](bool verify) { config().verify = verify; });
   m.def("set_blocking", [](bool blocking) { config().blocking = blocking; });
   m.def("set_window_limits", [](size_t operators, size_t bytes) {
     config().window_operators = operators;

@@ -151,6 +151,7 @@ RegionStep to_region(const py::handle& step) {
       .entries = to_numbers(step.attr("entries")),
       .outputs = to_numbers(step.attr("outputs")),
       .scalars = {},
+      .digest = step.attr("digest").cast<std::string>(),
   };
   for (py::handle candidate : step.attr("candidates")) {
     region.candidates.push_back({

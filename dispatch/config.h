@@ -15,6 +15,8 @@ struct Config {
   std::atomic<int> debug{0};
   // Each operator has run when the call returns, so that its error is raised there.
   std::atomic<bool> blocking{false};
+  // Each region runs natively too, and an error tells where the values are others.
+  std::atomic<bool> verify{false};
   // What torch.set_num_threads was told; 0 if nothing. OpenMP keeps it per thread, and operators
   // run on the executor's and on autograd's threads too.
   std::atomic<int> native_threads{0};

@@ -155,6 +155,12 @@ class Config:
         to_bool,
         "Whether each operator is run before its call returns, so that its error is raised there.",
     )
+    verify = Knob(
+        False,
+        to_bool,
+        "Whether each compiled region also runs natively: values stay native, and an error names"
+        " the region where they differ.",
+    )
     debug = Knob(
         0,
         to_int(0, 3),

@@ -69,6 +69,7 @@ class RegionStep:
         choice: finds the fastest of native replay and the candidates; None takes the first one.
         checks: where an index is out of range, the entries are replayed, and raise what they raise.
         entries, outputs, scalars: the window's numbers.
+        digest: names the region.
     """
 
     candidates: tuple[Candidate, ...]
@@ -77,6 +78,7 @@ class RegionStep:
     entries: tuple[int, ...]
     outputs: tuple[int, ...]
     scalars: tuple[ScalarSlot, ...]
+    digest: str
 
 
 Step = NativeStep | RegionStep

@@ -340,6 +340,7 @@ def _region_step(plan: RegionPlan, placed: Placed, loaded: _Loaded) -> RegionSte
         entries=plan.entries,
         outputs=plan.outputs,
         scalars=scalar_slots(plan, placed),
+        digest=plan.digest.hex(),
     )
 
 

@@ -50,6 +50,7 @@ def _apply_config() -> None:
     _C.set_policy(config.policy)
     _C.set_debug(config.debug)
     _C.set_blocking(config.blocking)
+    _C.set_verify(config.verify)
     _C.set_window_limits(config.window_operators, config.pending_bytes)
 
 

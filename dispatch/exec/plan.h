@@ -71,6 +71,7 @@ struct RegionStep {
   std::vector<uint32_t> entries;
   std::vector<uint32_t> outputs;
   std::vector<ScalarSlot> scalars;
+  std::string digest;  // names the region
 };
 
 // What a window's signature stands for: its steps, in an order that keeps every dependency. Entries

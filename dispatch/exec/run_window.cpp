@@ -15,30 +15,40 @@
 #include "dispatch/exec/plans.h"
 #include "dispatch/exec/profile.h"
 #include "dispatch/exec/replay.h"
+#include "dispatch/exec/verify.h"
 #include "dispatch/metrics.h"
 
 namespace torch_shark {
 namespace {
 
-// Memory that came from elsewhere may lie where executables cannot read it.
-c10::intrusive_ptr<NativeBuffer> aligned(const c10::intrusive_ptr<NativeBuffer>& buffer) {
-  const c10::Storage& memory = buffer->storage;
-  if (reinterpret_cast<uintptr_t>(memory.data()) % CpuPool::kAlignment == 0) {
-    return buffer;
-  }
-  auto copy = c10::make_intrusive<NativeBuffer>(allocate_native(memory.nbytes()));
+using Buffer = c10::intrusive_ptr<NativeBuffer>;
+
+Buffer fresh(size_t nbytes) { return c10::make_intrusive<NativeBuffer>(allocate_native(nbytes)); }
+
+Buffer copied(const c10::Storage& memory) {
+  Buffer copy = fresh(memory.nbytes());
   std::memcpy(copy->storage.mutable_data(), memory.data(), memory.nbytes());
   return copy;
 }
 
-// What a storage holds, where executables can read it.
-c10::intrusive_ptr<NativeBuffer> content(DeviceStorage& storage) {
-  storage.native();
-  return aligned(storage.buffer);
+// What a storage holds. Memory that came from elsewhere may lie where executables cannot read it.
+Buffer content(DeviceStorage& storage) {
+  const c10::Storage& memory = storage.native().storage;
+  const bool aligned = reinterpret_cast<uintptr_t>(memory.data()) % CpuPool::kAlignment == 0;
+  return aligned ? storage.buffer : copied(memory);
+}
+
+// A copy of what a storage holds. One that is new holds zeros from now on, as it does for regions,
+// so that what no operator writes is equal in both.
+Buffer copy_of(DeviceStorage& storage) {
+  if (!storage.buffer) {
+    std::memset(storage.native().storage.mutable_data(), 0, storage.nbytes);
+  }
+  return copied(storage.buffer->storage);
 }
 
 // A region's result becomes the memory of its storage, unless someone else uses the old memory too.
-void give(DeviceStorage& storage, c10::intrusive_ptr<NativeBuffer> result) {
+void give(DeviceStorage& storage, Buffer result) {
   if (result == storage.buffer) {
     return;
   }
@@ -96,7 +106,8 @@ class WindowRun {
       return;
     }
     Choice& choice = *tried.plan->choice;
-    const bool settled = is_settled(*tried.plan);
+    const bool settled =
+        is_settled(*tried.plan) && !config().verify.load(std::memory_order_relaxed);
     const size_t way = settled ? choice.next() : kSteps;
     way == kSteps ? run_steps(*tried.plan) : run_natively();
     if (settled && !error_) {
@@ -139,6 +150,10 @@ class WindowRun {
   }
 
   void run_step(const RegionStep& step) {
+    if (config().verify.load(std::memory_order_relaxed)) {
+      run_both_ways(step);
+      return;
+    }
     const auto start = Clock::now();
     const size_t way = step.choice ? step.choice->next() : kFirstCandidate;
     const bool whole = has_operands(step);
@@ -181,23 +196,13 @@ class WindowRun {
   // Returns whether its operators are done with. If not, nothing has changed.
   bool run_region(const RegionStep& step, const Candidate& candidate) {
     const StepSpan span(StepSpan::Kind::device, 0, [&] { return region_name(step); });
-    std::vector<c10::intrusive_ptr<NativeBuffer>> inputs;
-    for (uint32_t number : candidate.inputs) {
-      inputs.push_back(content(storage(number)));
-    }
-    std::vector<c10::intrusive_ptr<NativeBuffer>> outputs;
+    std::vector<Buffer> outputs;
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       DeviceStorage& target = storage(step.outputs[i]);
-      outputs.push_back(candidate.in_place[i]
-                            ? content(target)
-                            : c10::make_intrusive<NativeBuffer>(allocate_native(target.nbytes)));
-    }
-    std::vector<c10::Scalar> scalars;
-    for (const ScalarSlot& slot : step.scalars) {
-      scalars.push_back(scalar_at(slot));
+      outputs.push_back(candidate.in_place[i] ? content(target) : fresh(target.nbytes));
     }
     try {
-      candidate.executable->run(inputs, outputs, scalars);
+      call(step, candidate, outputs);
     } catch (const Interrupted&) {
       return false;
     } catch (const std::exception& error) {
@@ -207,8 +212,7 @@ class WindowRun {
         fail_region(step, std::current_exception());  // what a replay would read is gone
         return true;
       }
-      TORCH_WARN("[shark] a compiled region of ", step.entries.size(),
-                 " operators failed and is replayed natively: ", error.what());
+      warn_of(step, error);
       return false;
     }
     for (size_t i = 0; i < step.outputs.size(); ++i) {
@@ -221,6 +225,60 @@ class WindowRun {
       window_.entries[i].release();
     }
     return true;
+  }
+
+  void call(const RegionStep& step, const Candidate& candidate,
+            const std::vector<Buffer>& outputs) const {
+    std::vector<Buffer> inputs;
+    for (uint32_t number : candidate.inputs) {
+      inputs.push_back(content(storage(number)));
+    }
+    std::vector<c10::Scalar> scalars;
+    for (const ScalarSlot& slot : step.scalars) {
+      scalars.push_back(scalar_at(slot));
+    }
+    candidate.executable->run(inputs, outputs, scalars);
+  }
+
+  static void warn_of(const RegionStep& step, const std::exception& error) {
+    TORCH_WARN("[shark] a compiled region of ", step.entries.size(),
+               " operators failed and is replayed natively: ", error.what());
+  }
+
+  // What TORCH_SHARK_VERIFY asks for. Values are native replay's.
+  void run_both_ways(const RegionStep& step) {
+    if (!has_operands(step) || !in_range(step)) {
+      replay_region(step);
+      return;
+    }
+    std::vector<std::vector<Buffer>> results;
+    for (const Candidate& candidate : step.candidates) {
+      std::vector<Buffer>& outputs = results.emplace_back();
+      for (uint32_t number : step.outputs) {
+        outputs.push_back(copy_of(storage(number)));
+      }
+      try {
+        call(step, candidate, outputs);
+      } catch (const std::exception& error) {
+        warn_of(step, error);
+        results.pop_back();
+        continue;
+      }
+      metrics().regions.fetch_add(1, std::memory_order_relaxed);
+      metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
+    }
+    const std::string name = region_name(step);
+    replay_region(step);
+    for (const std::vector<Buffer>& outputs : results) {
+      for (size_t i = 0; i < outputs.size() && !error_; ++i) {
+        if (const auto wrong = difference(storage(step.outputs[i]), *outputs[i])) {
+          error_ = std::make_exception_ptr(
+              c10::Error({__func__, __FILE__, __LINE__},
+                         c10::str("[shark] region ", step.digest, ", ", name,
+                                  ", gives other values compiled than natively. ", *wrong)));
+        }
+      }
+    }
   }
 
   void fail_region(const RegionStep& step, const std::exception_ptr& error) {
