@@ -26,7 +26,7 @@ venv: $(INSTALL_STAMP)
 build: $(BUILD_STAMP)
 
 demo: $(INSTALL_STAMP)
-	$(BIN)/python examples/embed_sentences.py
+	TORCH_SHARK_POLICY=iree $(BIN)/python examples/embed_sentences.py
 
 # A process to each core, so no more threads.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto

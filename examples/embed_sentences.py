@@ -1,7 +1,7 @@
 """Embed sentences with all-MiniLM-L6-v2 on the shark device, by transformers' own BertModel.
 
-The model comes from a Python package, so nothing is downloaded. The first run compiles; the next
-one finds its executables in the cache on disk.
+The model comes from a Python package, so nothing is downloaded. Under the policy "iree" the first
+run compiles, and the next one finds its executables in the cache on disk.
 """
 
 import sys
@@ -65,7 +65,7 @@ def main():
     print(f"compiles {counts.compiles}, disk hits {counts.disk_hits}")
     print(f"seconds to the first result    {seconds:.2f}")
     print("The next run compiles nothing." if counts.compiles else "Nothing was compiled.")
-    return 0 if difference <= 1e-4 and (share >= 0.9 or config.policy == "native") else 1
+    return 0 if difference <= 1e-4 and (share >= 0.9 or config.policy != "iree") else 1
 
 
 if __name__ == "__main__":

@@ -24,6 +24,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def compile_at_once() -> Iterator[None]:
+    """What is compiled must not depend on how fast the machine is, where a test does not say."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_SHARK_POLICY", "iree")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """Samples are small: threads would spend the time waiting for one another."""
     threads = torch.get_num_threads()

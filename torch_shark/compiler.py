@@ -141,6 +141,11 @@ def stats() -> PlannerStats:
     return total
 
 
+def decisions() -> list[str]:
+    """Return a sentence for each region that was measured, with what it was decided to do."""
+    return [told for planner in _planners.values() for told in planner.decisions]
+
+
 def explained_misses() -> list[str]:
     """Return why the latest look-ups in the disk cache found nothing."""
     return list(_explained_misses)

@@ -126,7 +126,7 @@ class Config:
     """The knobs of this process. Not thread-safe: set them before threads are started."""
 
     policy = Knob(
-        "iree",
+        "auto",
         to_policy,
         "`auto` compiles in the background and keeps what is faster; `iree` compiles all that can"
         " be compiled and waits for it; `native` never compiles.",

@@ -26,6 +26,11 @@ class Measured:
         self._candidates = candidates
         self._ways: dict[bytes, str | None] = {}
 
+    @property
+    def told(self) -> Sequence[str]:
+        """A sentence for each decision so far."""
+        return self.decisions.told
+
     def is_native(self, operator: str) -> bool:
         """Tell whether an operator runs natively without further ado."""
         return worth.belongs_to_vendor(operator)

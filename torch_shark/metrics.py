@@ -80,6 +80,7 @@ def explain() -> str:
     lines = [f"compiled {miss}" for miss in stats.misses]
     lines += [f"not on disk: {miss}" for miss in compiler.explained_misses()]
     lines += [f"not compiled: {failure.summary}" for failure in stats.failures]
+    lines += [f"decided: {decision}" for decision in compiler.decisions()]
     steps = sorted(_C.metrics()["native_steps"].items(), key=lambda item: -item[1])
     lines += [f"native {name}: {count} times" for name, count in steps]
     return "\n".join(lines)

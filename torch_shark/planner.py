@@ -40,6 +40,10 @@ Compile = Callable[[Region, Sequence[Target]], Future[Answer]]
 class Measure(Protocol):
     """What decides by measurement where a region runs."""
 
+    @property
+    def told(self) -> Sequence[str]:
+        """A sentence for each decision so far."""
+
     def is_native(self, operator: str) -> bool:
         """Tell whether an operator runs natively without further ado."""
 
@@ -130,6 +134,11 @@ class Planner:
             steps = self._steps(placed)
             if steps is not None:
                 return steps
+
+    @property
+    def decisions(self) -> Sequence[str]:
+        """A sentence for each region that was measured and decided."""
+        return () if self._measure is None else self._measure.told
 
     def native_reasons(self, record: WindowRecord) -> list[str | None]:
         """Return for each entry why it runs natively, or None where it is compiled."""

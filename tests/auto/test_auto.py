@@ -65,7 +65,8 @@ def test_the_first_calls_run_natively_and_later_ones_compiled() -> None:
     assert counts.compiles == 0
     later, counts = turns(4, lambda: step(x))
     torch.testing.assert_close(later, step(host))
-    (told,) = compiler._planners["auto"]._measure.decisions.told
+    (told,) = compiler.decisions()
+    assert f"decided: {told}" in torch.shark.explain()
     compiled = "runs compiled" in told
     assert counts.regions == (4 if compiled else 0)
 
@@ -75,7 +76,7 @@ def test_what_was_decided_is_known_to_the_next_process() -> None:
     turns(3, lambda: step(x))
     settle()
     turns(20, lambda: step(x))
-    decided = compiler._planners["auto"]._measure.decisions.told
+    decided = compiler.decisions()
     assert len(decided) == 1
     compiler.forget()  # as a new process would begin
     compiler.install()
@@ -83,7 +84,7 @@ def test_what_was_decided_is_known_to_the_next_process() -> None:
     settle()
     _, counts = turns(10, lambda: step(x))
     assert counts.compiles == 0
-    assert compiler._planners["auto"]._measure.decisions.told == []
+    assert compiler.decisions() == []
 
 
 def test_small_work_is_not_compiled() -> None:

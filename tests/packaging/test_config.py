@@ -88,8 +88,8 @@ def test_scope_restores_and_tells_listeners(config):
     config.on_change(lambda: seen.append(config.policy))
     with config.scope(policy="native", debug=2):
         assert (config.policy, config.debug) == ("native", 2)
-    assert (config.policy, config.debug) == ("iree", 0)
-    assert seen == ["iree", "native", "native", "iree"]
+    assert (config.policy, config.debug) == ("auto", 0)
+    assert seen == ["auto", "native", "native", "auto"]
 
 
 def test_scope_restores_after_a_wrong_value(config):
