@@ -23,13 +23,19 @@ def outcome(program: Program, device: str) -> Any:
 
 
 def compare(
-    program: Program, policy: str, *, wide: Program | None = None, compiled: bool = True
+    program: Program,
+    policy: str,
+    *,
+    wide: Program | None = None,
+    compiled: bool = True,
+    rounded_to: torch.dtype | None = None,
 ) -> None:
     """Run the program on both: natively twice, for first calls run at once, then compiled.
 
     Natively all values are equal bit for bit and strides are equal; compiled ones are within the
     tolerances of torch.testing, or as near to what `wide`, the program in double, gives as the
-    CPU's are. `compiled` says whether there is anything in it that compiles.
+    CPU's are. `compiled` says whether there is anything in it that compiles; `rounded_to` names a
+    dtype in which the program computes on its way, and whose tolerances hold then.
     """
     expected = outcome(program, "cpu")
     with config.scope(policy="native"):
@@ -44,10 +50,16 @@ def compare(
         torch.shark.synchronize()
         assert (torch.shark.metrics().regions > 0) == compiled, torch.shark.explain()
         try:
-            same(actual, expected, exact=False)
+            same(actual, expected, exact=False, **_TOLERANCES[rounded_to])
         except AssertionError:
             if wide is None or not _are_as_near(outcome(wide, "cpu"), expected, actual):
                 raise
+
+
+_TOLERANCES: dict[torch.dtype | None, dict[str, float]] = {
+    None: {},
+    torch.bfloat16: {"rtol": 1.6e-2, "atol": 1e-5},  # as in torch.testing
+}
 
 
 def _are_as_near(exact: Any, expected: Any, actual: Any) -> bool:
@@ -60,7 +72,9 @@ def _are_as_near(exact: Any, expected: Any, actual: Any) -> bool:
     )
 
 
-def same(actual: Any, expected: Any, *, exact: bool, where: str = "result") -> None:
+def same(
+    actual: Any, expected: Any, *, exact: bool, where: str = "result", **tolerance: float
+) -> None:
     """Assert that a structure of tensors and plain values is what the CPU gave."""
     if isinstance(expected, torch.Tensor):
         assert isinstance(actual, torch.Tensor), f"{where}: {actual!r}"
@@ -69,7 +83,8 @@ def same(actual: Any, expected: Any, *, exact: bool, where: str = "result") -> N
         assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), where
         assert actual.requires_grad == expected.requires_grad, where
         assert actual.stride() == expected.stride(), where
-        tolerance: dict[str, float] = {"rtol": 0, "atol": 0} if exact else {}
+        if exact:
+            tolerance = {"rtol": 0, "atol": 0}
         torch.testing.assert_close(
             actual.detach().cpu(),
             expected.detach(),
@@ -80,12 +95,12 @@ def same(actual: Any, expected: Any, *, exact: bool, where: str = "result") -> N
     elif isinstance(expected, Mapping):
         assert list(actual) == list(expected), where
         for key, value in expected.items():
-            same(actual[key], value, exact=exact, where=f"{where}[{key!r}]")
+            same(actual[key], value, exact=exact, where=f"{where}[{key!r}]", **tolerance)
     elif isinstance(expected, (list, tuple)):
         assert isinstance(actual, type(expected)), f"{where}: {actual!r}"
         assert len(actual) == len(expected), where
         for i, (one, other) in enumerate(zip(actual, expected, strict=True)):
-            same(one, other, exact=exact, where=f"{where}[{i}]")
+            same(one, other, exact=exact, where=f"{where}[{i}]", **tolerance)
     else:
         assert type(actual) is type(expected), f"{where}: {actual!r}, expected {expected!r}"
         assert actual == expected, where

@@ -25,6 +25,9 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "standard deviation of all": lambda x: x.std(),
     "norm": lambda x: x.view(2, -1).norm(dim=1),
     "running": lambda x: x.view(8, -1).cumsum(1)[:, -1],
+    "product": lambda x: x.view(16, -1) @ x.view(-1, 16),
+    "product, a prime number": lambda x: x[: 4 * 65537].view(4, -1) @ x[: 3 * 65537].view(-1, 3),
+    "gradient of a weight": lambda x: x.view(-1, 4).T @ x.view(-1, 4),
     "layer norm": lambda x: functional.layer_norm(x.view(2, -1), (COUNT // 2,)),
 }
 

@@ -18,6 +18,7 @@ Tensor = torch.Tensor
 # The most elements that are added up one after another; a block has some, not to be all overhead.
 _LONGEST = 2048
 _SHORTEST_BLOCK = 32
+_PRODUCT_BLOCK = 512
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -33,6 +34,7 @@ def replacements() -> dict[Any, Callable[..., Any]]:
         aten.var_mean.correction: _variance_and_mean,
         aten.linalg_vector_norm.default: _norm,
         aten.cumsum.default: _running_total,
+        aten.mm.default: _product,
     }
 
 
@@ -109,6 +111,20 @@ def _running_total(self: Tensor, dim: int, *, dtype: torch.dtype | None = None) 
     if self.dtype != torch.float32 or dtype not in (None, torch.float32):
         return NotImplemented
     return self.to(torch.float64).cumsum(dim).to(torch.float32)
+
+
+def _product(self: Tensor, mat2: Tensor) -> Any:
+    """As products of blocks, where their results take no more memory than the operands."""
+    (rows, size), columns = self.shape, mat2.shape[1]
+    blocks = size // _PRODUCT_BLOCK
+    is_small = blocks * rows * columns <= size * (rows + columns)
+    if self.dtype != torch.float32 or size <= _LONGEST or not is_small:
+        return NotImplemented
+    whole = blocks * _PRODUCT_BLOCK
+    left = self[:, :whole].reshape(rows, blocks, _PRODUCT_BLOCK).transpose(0, 1)
+    right = mat2[:whole].reshape(blocks, _PRODUCT_BLOCK, columns)
+    total = torch.bmm(left, right).sum(0)
+    return total if whole == size else total + self[:, whole:] @ mat2[whole:]
 
 
 def _is_long(x: Tensor, dim: list[int] | None, dtype: torch.dtype | None = None) -> bool:
