@@ -186,11 +186,7 @@ std::shared_ptr<const Plan> to_plan(const py::handle& steps) {
 }
 
 // A choice that tells a Python function what was decided, and the microseconds of each way.
-std::shared_ptr<Choice> make_choice(size_t ways, std::optional<size_t> decided,
-                                    py::object on_decided) {
-  if (decided) {
-    return std::make_shared<Choice>(ways, *decided);
-  }
+std::shared_ptr<Choice> make_choice(size_t ways, py::object on_decided) {
   auto choice = std::make_shared<Choice>(ways);
   choice->on_decided = [callable = keep(std::move(on_decided))](
                            size_t way, const std::vector<Choice::Duration>& least) {
@@ -250,8 +246,7 @@ void init_planner(py::module_& m) {
       .def_property("imported", &PyBuffer::imported, &PyBuffer::set_imported);
   py::class_<Hash128>(m, "Signature");
   py::class_<Choice, std::shared_ptr<Choice>>(m, "Choice")
-      .def(py::init(&make_choice), py::arg("ways"), py::arg("decided"), py::arg("on_decided"))
-      .def_property_readonly("is_decided", &Choice::is_decided);
+      .def(py::init(&make_choice), py::arg("ways"), py::arg("on_decided"));
   m.def(
       "set_planner",
       [](const py::object& liftable, const py::object& plan, const py::object& request) {

@@ -51,7 +51,7 @@ class Decisions:
                 value = json.dumps({"way": ways[way], "microseconds": list(times.values())})
                 self._store.put(self._key(digest), value.encode())
 
-        return Choice(len(ways), None, decided)
+        return Choice(len(ways), decided)
 
     def _key(self, digest: bytes) -> KeyParts:
         return [

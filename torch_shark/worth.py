@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from torch_shark.lowering.operators import base_name
 from torch_shark.lowering.partition import Placed
 from torch_shark.lowering.region import RegionPlan
 from torch_shark.record import Entry, TensorRef
@@ -37,7 +38,7 @@ _VENDOR_KERNELS = frozenset(
 
 def belongs_to_vendor(operator: str) -> bool:
     """Tell whether an operator, such as "aten::mm.out", has a kernel that compiling cannot beat."""
-    return operator.removeprefix("aten::").partition(".")[0].removesuffix("_") in _VENDOR_KERNELS
+    return base_name(operator) in _VENDOR_KERNELS
 
 
 def can_gain(plan: RegionPlan, placed: Placed) -> bool:

@@ -23,8 +23,6 @@ class Choice {
   static constexpr double kClear = 1.5;    // of the fastest's time, after one turn that counts
 
   explicit Choice(size_t ways) : ways_(ways) {}
-  // One that was made before.
-  Choice(size_t ways, size_t decided) : ways_(ways), decided_(decided) {}
 
   // Called once, with the way that is kept and the least time of each that was timed.
   std::function<void(size_t, const std::vector<Duration>&)> on_decided;

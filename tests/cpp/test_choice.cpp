@@ -65,12 +65,6 @@ void a_way_that_does_not_work_is_left() {
   CHECK_TRUE(choice.next() == 0);
 }
 
-void a_choice_that_was_made_before_takes_no_turns() {
-  Choice choice(3, 2);
-  CHECK_TRUE(choice.is_decided());
-  CHECK_TRUE(choice.next() == 2);
-}
-
 }  // namespace
 }  // namespace torch_shark
 
@@ -82,6 +76,5 @@ int main() {
   one_disturbed_turn_does_not_decide();
   what_is_clearly_slower_is_dropped_early();
   a_way_that_does_not_work_is_left();
-  a_choice_that_was_made_before_takes_no_turns();
   return 0;
 }

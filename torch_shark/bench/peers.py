@@ -80,7 +80,7 @@ class Shark(Peer):
         return Compilation(
             compiles=counts.compiles,
             disk_hits=counts.disk_hits,
-            pending=getattr(counts, "pending", 0),
+            pending=counts.pending,
             seconds=counts.lowering_seconds + counts.compiling_seconds,
         )
 

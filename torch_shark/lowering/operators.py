@@ -77,6 +77,11 @@ class Operator:
         return value
 
 
+def base_name(name: str) -> str:
+    """Returns what all forms of an operator have in common: "add" of "aten::add_.Tensor"."""
+    return name.removeprefix("aten::").partition(".")[0].removesuffix("_")
+
+
 @cache
 def find_operator(name: str) -> Operator | None:
     """Returns the operator of a recorded name, or None if Python's torch.ops has none such."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import torch
 
+from torch_shark.lowering.operators import base_name
+
 _ROUNDING = frozenset(
     [
         # Conversions and copies
@@ -26,7 +28,7 @@ _ROUNDING = frozenset(
 
 def wants_rounded(operator: str) -> bool:
     """Tells whether an operator, such as "aten::floor_", jumps at some values of its operands."""
-    return operator.removeprefix("aten::").partition(".")[0].removesuffix("_") in _ROUNDING
+    return base_name(operator) in _ROUNDING
 
 
 def rounded(x: torch.Tensor) -> torch.Tensor:
