@@ -174,12 +174,12 @@ RegionStep to_region(const py::handle& step) {
 std::shared_ptr<const Plan> to_plan(const py::handle& steps) {
   const py::module_ m = py::module_::import("torch_shark.plan");
   auto plan = std::make_shared<Plan>();
-  plan->choice = std::make_shared<Choice>(2);
   for (py::handle step : steps) {
     if (py::isinstance(step, m.attr("NativeStep"))) {
       plan->steps.emplace_back(NativeStep{step.attr("entry").cast<uint32_t>()});
     } else {
       plan->steps.emplace_back(to_region(step));
+      plan->choice = std::make_shared<Choice>(2);
     }
   }
   return plan;

@@ -49,11 +49,12 @@ py::object to_number(const c10::Scalar& value) {
   return py::float_(value.toDouble());
 }
 
-py::object to_operand(const TensorRef& ref) {
+py::object to_operand(const Window& window, const TensorRef& ref) {
   const RecordTypes& types = RecordTypes::get();
   if (ref.storage) {
     return types.tensor_ref(ref.number, to_dtype(ref.dtype), to_tuple(ref.sizes()),
-                            to_tuple(ref.strides()), ref.offset, ref.conj, ref.neg);
+                            to_tuple(ref.strides()), offset_in_piece(window, ref), ref.conj,
+                            ref.neg);
   }
   if (!ref.host.defined()) {
     return py::none();
@@ -97,29 +98,29 @@ py::object to_value(const c10::IValue& value) {
   return list;
 }
 
-py::object to_argument(const Entry& entry, size_t index) {
+py::object to_argument(const Window& window, const Entry& entry, size_t index) {
   const auto refs = entry.operands_of(index);
   if (entry.op->args[index].kind == ArgKind::tensor) {
-    return to_operand(refs.front());
+    return to_operand(window, refs.front());
   }
   if (entry.op->args[index].kind == ArgKind::tensor_list && !entry.args[index].isNone()) {
     py::list list(refs.size());
     for (size_t i = 0; i < refs.size(); ++i) {
-      list[i] = to_operand(refs[i]);
+      list[i] = to_operand(window, refs[i]);
     }
     return list;
   }
   return to_value(entry.args[index]);
 }
 
-py::object to_entry(const Entry& entry) {
+py::object to_entry(const Window& window, const Entry& entry) {
   py::tuple args(entry.args.size());
   for (size_t i = 0; i < entry.args.size(); ++i) {
-    args[i] = to_argument(entry, i);
+    args[i] = to_argument(window, entry, i);
   }
   py::tuple outputs(entry.results.size());
   for (size_t i = 0; i < entry.results.size(); ++i) {
-    outputs[i] = to_operand(entry.results[i]);
+    outputs[i] = to_operand(window, entry.results[i]);
   }
   return RecordTypes::get().entry(entry.op->name, args, outputs);
 }
@@ -129,15 +130,15 @@ py::object to_entry(const Entry& entry) {
 py::object to_record(const Window& window) {
   py::tuple entries(window.entries.size());
   for (size_t i = 0; i < window.entries.size(); ++i) {
-    entries[i] = to_entry(window.entries[i]);
+    entries[i] = to_entry(window, window.entries[i]);
   }
   const RecordTypes& types = RecordTypes::get();
   py::tuple storages(window.storages.size());
   for (size_t i = 0; i < window.storages.size(); ++i) {
     const Window::StorageUse& use = window.storages[i];
-    const Geometry& base = use.storage->base;
+    const Geometry& base = window.pieces[i].base;
     storages[i] =
-        types.storage_info(use.storage->nbytes, to_dtype(base.dtype), to_tuple(base.sizes),
+        types.storage_info(window.pieces[i].nbytes, to_dtype(base.dtype), to_tuple(base.sizes),
                            to_tuple(base.strides), use.born, use.alive);
   }
   return types.window_record(entries, storages);

@@ -46,7 +46,7 @@ void add_value(Hash128& hash, const c10::IValue& value, const OpInfo& op, const 
   }
 }
 
-void add_ref(Hash128& hash, const TensorRef& ref) {
+void add_ref(Hash128& hash, const Window& window, const TensorRef& ref) {
   if (!ref.storage) {
     const bool absent = !ref.host.defined();
     hash.add(absent ? 10 : 11);
@@ -58,7 +58,7 @@ void add_ref(Hash128& hash, const TensorRef& ref) {
   }
   hash.add(12 + (uint64_t{ref.conj} << 8) + (uint64_t{ref.neg} << 9) +
            (static_cast<uint64_t>(ref.dtype) << 16) + (uint64_t{ref.number} << 32));
-  hash.add(ref.offset);
+  hash.add(offset_in_piece(window, ref));
   hash.add(ref.dims.size());
   for (int64_t dim : ref.dims) {
     hash.add(dim);
@@ -77,15 +77,16 @@ Hash128 signature(const Window& window) {
       add_value(hash, entry.args[i], *entry.op, entry.op->args[i]);
     }
     for (const TensorRef& ref : entry.operands) {
-      add_ref(hash, ref);
+      add_ref(hash, window, ref);
     }
     for (const TensorRef& ref : entry.results) {
-      add_ref(hash, ref);
+      add_ref(hash, window, ref);
     }
   }
-  for (const Window::StorageUse& use : window.storages) {
-    const Geometry& base = use.storage->base;
-    hash.add(use.storage->nbytes);
+  for (size_t i = 0; i < window.storages.size(); ++i) {
+    const Window::StorageUse& use = window.storages[i];
+    const Geometry& base = window.pieces[i].base;
+    hash.add(window.pieces[i].nbytes);
     hash.add(static_cast<uint64_t>(base.dtype) + 256 * use.born + 512 * use.alive);
     for (const auto& dims : {base.sizes, base.strides}) {
       for (int64_t dim : dims) {

@@ -43,7 +43,7 @@ struct NativeStep {
   uint32_t entry;
 };
 
-// Every integer of the tensor at `geometry` over a storage must lie in [low, high) or equal
+// Every integer of the tensor at `geometry` over a storage's piece must lie in [low, high) or equal
 // `ignored`: IREE itself does not check indices.
 struct IndexCheck {
   uint32_t storage;  // by number
@@ -78,7 +78,8 @@ struct RegionStep {
 // in no step need not run.
 struct Plan {
   std::vector<std::variant<NativeStep, RegionStep>> steps;
-  // Of native replay of the whole window (0) and the steps (1), once they have made their own.
+  // Of native replay of the whole window (0) and the steps (1), once they have made their own;
+  // nullptr if nothing is compiled.
   std::shared_ptr<Choice> choice;
 };
 

@@ -31,11 +31,28 @@ Buffer copied(const c10::Storage& memory) {
   return copy;
 }
 
-// What a storage holds. Memory that came from elsewhere may lie where executables cannot read it.
-Buffer content(DeviceStorage& storage) {
+// Memory within other memory, which it keeps.
+c10::Storage part_of(const c10::Storage& memory, const Piece& piece) {
+  auto* kept = new c10::Storage(memory);
+  auto* first = static_cast<std::byte*>(memory.mutable_data()) + piece.offset;
+  return {c10::Storage::use_byte_size_t(), piece.nbytes,
+          c10::DataPtr(
+              first, kept, [](void* memory) { delete static_cast<c10::Storage*>(memory); },
+              memory.device())};
+}
+
+// What a storage holds, or a piece of it. Memory that came from elsewhere may lie where executables
+// cannot read it, and so may a piece.
+Buffer content(DeviceStorage& storage, const Piece& piece) {
   const c10::Storage& memory = storage.native().storage;
-  const bool aligned = reinterpret_cast<uintptr_t>(memory.data()) % CpuPool::kAlignment == 0;
-  return aligned ? storage.buffer : copied(memory);
+  const bool whole = piece.nbytes == storage.nbytes;
+  const auto first = reinterpret_cast<uintptr_t>(memory.data()) + piece.offset;
+  const bool aligned = first % CpuPool::kAlignment == 0;
+  if (whole) {
+    return aligned ? storage.buffer : copied(memory);
+  }
+  const c10::Storage part = part_of(memory, piece);
+  return aligned ? c10::make_intrusive<NativeBuffer>(part) : copied(part);
 }
 
 // A copy of what a storage holds. One that is new holds zeros from now on, as it does for regions,
@@ -72,7 +89,10 @@ class WindowRun {
     const Policy policy = config().policy.load(std::memory_order_relaxed);
     if (policy == Policy::native || window_.entries.empty() || has_overlaps(window_)) {
       run_natively();
-    } else if (policy == Policy::iree) {
+      return error_;
+    }
+    window_.pieces = find_pieces(window_);
+    if (policy == Policy::iree) {
       const std::shared_ptr<const Plan> plan = made([this] { return find_plan(window_); });
       plan ? run_steps(*plan) : run_natively();
     } else {
@@ -105,13 +125,13 @@ class WindowRun {
       note_native_run(tried.key, Clock::now() - start);
       return;
     }
-    Choice& choice = *tried.plan->choice;
-    const bool settled =
-        is_settled(*tried.plan) && !config().verify.load(std::memory_order_relaxed);
-    const size_t way = settled ? choice.next() : kSteps;
+    const std::shared_ptr<Choice>& choice = tried.plan->choice;
+    const bool takes_turns =
+        choice && is_settled(*tried.plan) && !config().verify.load(std::memory_order_relaxed);
+    const size_t way = takes_turns ? choice->next() : kSteps;
     way == kSteps ? run_steps(*tried.plan) : run_natively();
-    if (settled && !error_) {
-      choice.add(way, Clock::now() - start);
+    if (takes_turns && !error_) {
+      choice->add(way, Clock::now() - start);
     }
   }
 
@@ -187,8 +207,9 @@ class WindowRun {
   bool in_range(const RegionStep& step) const {
     return std::all_of(step.checks.begin(), step.checks.end(), [this](const IndexCheck& check) {
       const Geometry& geometry = check.geometry;
+      const size_t begin = window_.pieces[check.storage].offset / c10::elementSize(geometry.dtype);
       return are_in_range(native_tensor(storage(check.storage).native().storage, geometry.sizes,
-                                        geometry.strides, check.offset, geometry.dtype),
+                                        geometry.strides, begin + check.offset, geometry.dtype),
                           check.low, check.high, check.ignored);
     });
   }
@@ -199,7 +220,8 @@ class WindowRun {
     std::vector<Buffer> outputs;
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       DeviceStorage& target = storage(step.outputs[i]);
-      outputs.push_back(candidate.in_place[i] ? content(target) : fresh(target.nbytes));
+      outputs.push_back(candidate.in_place[i] ? content(target, window_.pieces[step.outputs[i]])
+                                              : fresh(target.nbytes));
     }
     try {
       call(step, candidate, outputs);
@@ -231,7 +253,7 @@ class WindowRun {
             const std::vector<Buffer>& outputs) const {
     std::vector<Buffer> inputs;
     for (uint32_t number : candidate.inputs) {
-      inputs.push_back(content(storage(number)));
+      inputs.push_back(content(storage(number), window_.pieces[number]));
     }
     std::vector<c10::Scalar> scalars;
     for (const ScalarSlot& slot : step.scalars) {

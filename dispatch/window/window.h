@@ -10,6 +10,7 @@
 #include "dispatch/device/event.h"
 #include "dispatch/device/storage.h"
 #include "dispatch/ops/op_info.h"
+#include "dispatch/window/pieces.h"
 
 namespace torch_shark {
 
@@ -89,6 +90,7 @@ struct Window {
   Bump bump;
   std::vector<Entry> entries;
   std::vector<StorageUse> storages;               // by TensorRef::number
+  std::vector<Piece> pieces;                      // likewise, once a plan is looked for
   std::vector<std::shared_ptr<EventMark>> marks;  // stamped when the window has run
 };
 
