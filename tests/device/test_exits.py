@@ -143,12 +143,12 @@ def test_interrupted_compilation_leaves_the_values_right(python, tmp_path, handl
 INTERRUPTED_REGION = """
 import os, signal, torch
 from torch_shark.runtime.executable import Executable
-run = Executable.__call__
-def run_interrupted(*arguments):
-    Executable.__call__ = run
+prepare = Executable.prepare
+def prepare_interrupted(*arguments):
+    Executable.prepare = prepare
     os.kill(os.getpid(), signal.SIGINT)
-    run(*arguments)
-Executable.__call__ = run_interrupted
+    return prepare(*arguments)
+Executable.prepare = prepare_interrupted
 x = torch.ones(64, device="shark") * 2 + 1
 x.add_(x * 2)
 try:
