@@ -103,7 +103,7 @@ knobs: $(INSTALL_STAMP)
 
 # Takes an hour or two: every operator is compiled in every dtype.
 operators: $(INSTALL_STAMP)
-	$(BIN)/python tests/ops/survey.py > build/survey.jsonl
+	PYTHONPATH=. $(BIN)/python tests/ops/survey.py > build/survey.jsonl
 
 clean:
 	rm -rf build dist *.egg-info torch_shark/*.so torch_shark/_build_info.py $(VENV)/.stamp-*

@@ -1,4 +1,4 @@
-"""Run compiled cases and write what is seen: `python tests/ops/survey.py [GROUP...]`.
+"""Run compiled cases and tell: `PYTHONPATH=. python tests/ops/survey.py [GROUP...]`.
 
 What was wrong in a group of cases is told in a line of JSON on standard output. Groups run in a
 worker process: a compiler that crashes, hangs or eats the memory costs one group, which counts as
