@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_shark import compiler, config
+from tests.anew import new_planner, start_anew
+from torch_shark import compiler
 from torch_shark.metrics import Metrics
 
 SECONDS = 120
@@ -18,14 +19,9 @@ SECONDS = 120
 @pytest.fixture(autouse=True)
 def auto(tmp_path: Path) -> Iterator[None]:
     """The policy, over an empty cache, with a planner that knows nothing."""
-    with config.scope(policy="auto", cache_dir=tmp_path):
-        compiler.forget()
-        compiler.install()
+    with new_planner(policy="auto", cache_dir=tmp_path):
         torch.shark.reset_metrics()
         yield
-        torch.shark.synchronize()
-    compiler.forget()
-    compiler.install()
 
 
 def step(x: torch.Tensor) -> torch.Tensor:
@@ -78,8 +74,7 @@ def test_what_was_decided_is_known_to_the_next_process() -> None:
     turns(20, lambda: step(x))
     decided = compiler.decisions()
     assert len(decided) == 1
-    compiler.forget()  # as a new process would begin
-    compiler.install()
+    start_anew()
     turns(3, lambda: step(x))
     settle()
     _, counts = turns(10, lambda: step(x))

@@ -9,18 +9,14 @@ import pytest
 import torch
 
 import torch_shark.runtime.executable as executable
-from torch_shark import compiler, config
+from tests.anew import new_planner
+from torch_shark import config
 
 
 @pytest.fixture(params=["iree", "auto"])
 def verified(request: pytest.FixtureRequest) -> Iterator[None]:
-    with config.scope(policy=request.param, verify=True):
-        compiler.forget()
-        compiler.install()
+    with new_planner(policy=request.param, verify=True):
         yield
-        torch.shark.synchronize()
-    compiler.forget()
-    compiler.install()
 
 
 def chain(x: torch.Tensor) -> torch.Tensor:

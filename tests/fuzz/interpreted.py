@@ -17,7 +17,8 @@ import pytest
 import torch
 
 import torch_shark.runtime.executable as executable
-from torch_shark import compiler, config
+from tests.anew import new_planner
+from torch_shark import compiler
 from torch_shark.lowering.artifact import Answer, Artifact
 from torch_shark.lowering.interface import BufferType, RegionInterface
 from torch_shark.lowering.region import Region
@@ -31,20 +32,12 @@ _graphs: list[torch.fx.GraphModule] = []
 @contextmanager
 def interpreted_regions() -> Iterator[None]:
     """Under the policy `iree`, interpret what would have been compiled."""
-    with pytest.MonkeyPatch.context() as patch, config.scope(policy="iree", disk_cache=False):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "_compile", _compile)
         patch.setattr(executable, "Executable", _Interpreted)
-        _start_anew()
-        yield
-        torch.shark.synchronize()
-    _start_anew()
+        with new_planner(policy="iree", disk_cache=False):
+            yield
     _graphs.clear()
-
-
-def _start_anew() -> None:
-    """Forget the planner and, with the plans, all executables."""
-    compiler.forget()
-    compiler.install()
 
 
 def _compile(region: Region, targets: Sequence[Target]) -> Future[Answer]:

@@ -25,11 +25,13 @@ _HALF = (torch.float16, torch.bfloat16)
 def replacements() -> dict[Any, Callable[..., Any]]:
     """Return the decompositions, by operator; each leaves what needs none as it is."""
     aten = torch.ops.aten
+    total = _in_stages(torch.sum, lambda total, _: total)
+    mean = _in_stages(torch.mean, lambda total, count: total / count)
     return {
-        aten.sum.default: _total_of_all,
-        aten.mean.default: _mean_of_all,
-        aten.sum.dim_IntList: _total,
-        aten.mean.dim: _mean,
+        aten.sum.default: total,
+        aten.mean.default: mean,
+        aten.sum.dim_IntList: total,
+        aten.mean.dim: mean,
         aten.var.correction: _variance,
         aten.var_mean.correction: _variance_and_mean,
         aten.linalg_vector_norm.default: _norm,
@@ -38,38 +40,25 @@ def replacements() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _total_of_all(self: Tensor, *, dtype: torch.dtype | None = None) -> Any:
-    return _total(self, None, dtype=dtype)
+def _in_stages(
+    reduce: Callable[..., Tensor], finish: Callable[[Tensor, int], Tensor]
+) -> Callable[..., Any]:
+    """The decomposition of a reduction that makes its result of a sum and its count."""
 
+    def staged(
+        self: Tensor,
+        dim: list[int] | None = None,
+        keepdim: bool = False,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> Any:
+        if self.dtype in _HALF:
+            return reduce(self.to(torch.float32), dim, keepdim).to(dtype or self.dtype)
+        if not _is_long(self, dim, dtype):
+            return NotImplemented
+        return finish(_add_up(self, dim, keepdim), _count(self, dim))
 
-def _mean_of_all(self: Tensor, *, dtype: torch.dtype | None = None) -> Any:
-    return _mean(self, None, dtype=dtype)
-
-
-def _total(
-    self: Tensor,
-    dim: list[int] | None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Any:
-    if self.dtype in _HALF:
-        return torch.sum(self.to(torch.float32), dim, keepdim).to(dtype or self.dtype)
-    return _add_up(self, dim, keepdim) if _is_long(self, dim, dtype) else NotImplemented
-
-
-def _mean(
-    self: Tensor,
-    dim: list[int] | None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Any:
-    if self.dtype in _HALF:
-        return torch.mean(self.to(torch.float32), dim, keepdim).to(dtype or self.dtype)
-    if not _is_long(self, dim, dtype):
-        return NotImplemented
-    return _add_up(self, dim, keepdim) / _count(self, dim)
+    return staged
 
 
 def _variance_and_mean(
