@@ -84,9 +84,10 @@ auto with_python(Call call) {
   }
 }
 
-// Around a call into IREE. One of its workers wakes the waiting thread first and tidies up then, and
-// the thread spins until that is done. Where it takes the worker's core for that, it spins for a
-// whole slice of the scheduler's, 3 or 4 ms. A thread under SCHED_BATCH takes no core when it wakes.
+// Around a call into IREE. One of its workers wakes the waiting thread first and tidies up then,
+// and the thread spins until that is done. Where it takes the worker's core for that, it spins for
+// a whole slice of the scheduler's, 3 or 4 ms. A thread under SCHED_BATCH takes no core when it
+// wakes.
 class WakesGently {
  public:
 #ifdef __linux__
@@ -157,13 +158,18 @@ at::DimVector to_dims(const py::handle& sequence) {
   return result;
 }
 
-IndexCheck to_check(const py::handle& step) {
-  const py::object ref = step.attr("ref");
+Place to_place(const py::handle& ref) {
   const auto* dtype = reinterpret_cast<THPDtype*>(py::object(ref.attr("dtype")).ptr());
   return {
       .storage = ref.attr("storage").cast<uint32_t>(),
       .geometry = {to_dims(ref.attr("sizes")), to_dims(ref.attr("strides")), dtype->scalar_type},
       .offset = ref.attr("offset").cast<int64_t>(),
+  };
+}
+
+IndexCheck to_check(const py::handle& step) {
+  return {
+      .index = to_place(step.attr("ref")),
       .low = step.attr("low").cast<int64_t>(),
       .high = step.attr("high").cast<int64_t>(),
       .ignored = to_optional<int64_t>(step.attr("ignored")),
@@ -177,6 +183,7 @@ RegionStep to_region(const py::handle& step) {
       .checks = {},
       .entries = to_numbers(step.attr("entries")),
       .outputs = to_numbers(step.attr("outputs")),
+      .parts = {},
       .scalars = {},
       .digest = step.attr("digest").cast<std::string>(),
   };
@@ -189,6 +196,9 @@ RegionStep to_region(const py::handle& step) {
   }
   for (py::handle check : step.attr("checks")) {
     region.checks.push_back(to_check(check));
+  }
+  for (py::handle part : step.attr("parts")) {
+    region.parts.push_back(to_place(part));
   }
   for (py::handle slot : step.attr("scalars")) {
     region.scalars.push_back({slot.attr("entry").cast<uint32_t>(),

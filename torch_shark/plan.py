@@ -69,6 +69,7 @@ class RegionStep:
         choice: finds the fastest of native replay and the candidates; None takes the first one.
         checks: where an index is out of range, the entries are replayed, and raise what they raise.
         entries, outputs, scalars: the window's numbers.
+        parts: where each result that follows the outputs is copied to.
         digest: names the region.
     """
 
@@ -77,6 +78,7 @@ class RegionStep:
     checks: tuple[IndexCheck, ...]
     entries: tuple[int, ...]
     outputs: tuple[int, ...]
+    parts: tuple[TensorRef, ...]
     scalars: tuple[ScalarSlot, ...]
     digest: str
 

@@ -348,6 +348,7 @@ def _region_step(plan: RegionPlan, placed: Placed, loaded: _Loaded) -> RegionSte
         checks=_checks(plan, placed),
         entries=plan.entries,
         outputs=plan.outputs,
+        parts=plan.parts,
         scalars=scalar_slots(plan, placed),
         digest=plan.digest.hex(),
     )

@@ -46,6 +46,8 @@ def can_gain(plan: RegionPlan, placed: Placed) -> bool:
     storages = placed.record.storages
     native = sum(_OPERATOR + _bytes(placed.record.entries[e]) / _BANDWIDTH for e in plan.entries)
     moved = sum(storages[s].nbytes for s in (*plan.inputs, *plan.outputs))
+    # A part is written, then copied to its place.
+    moved += sum(3 * math.prod(ref.sizes) * ref.dtype.itemsize for ref in plan.parts)
     return _INVOKE + moved / _BANDWIDTH < native
 
 

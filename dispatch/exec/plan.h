@@ -43,12 +43,17 @@ struct NativeStep {
   uint32_t entry;
 };
 
-// Every integer of the tensor at `geometry` over a storage's piece must lie in [low, high) or equal
-// `ignored`: IREE itself does not check indices.
-struct IndexCheck {
+// A tensor over a storage.
+struct Place {
   uint32_t storage;  // by number
   Geometry geometry;
-  int64_t offset;  // elements
+  int64_t offset;  // elements, from where the storage's piece begins
+};
+
+// Every integer of a tensor must lie in [low, high) or equal `ignored`: IREE itself does not check
+// indices.
+struct IndexCheck {
+  Place index;
   int64_t low;
   int64_t high;
   std::optional<int64_t> ignored;
@@ -70,6 +75,7 @@ struct RegionStep {
   std::vector<IndexCheck> checks;
   std::vector<uint32_t> entries;
   std::vector<uint32_t> outputs;
+  std::vector<Place> parts;  // where the results that follow the outputs are copied to
   std::vector<ScalarSlot> scalars;
   std::string digest;  // names the region
 };

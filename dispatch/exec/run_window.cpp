@@ -64,6 +64,22 @@ Buffer copy_of(DeviceStorage& storage) {
   return copied(storage.buffer->storage);
 }
 
+at::Tensor flat(const c10::Storage& memory, c10::ScalarType dtype) {
+  const auto count = static_cast<int64_t>(memory.nbytes() / c10::elementSize(dtype));
+  return native_tensor(memory, {count}, {1}, 0, dtype);
+}
+
+Buffer fresh_for(const Place& part) {
+  const auto& [sizes, strides, dtype] = part.geometry;
+  return fresh(c10::multiply_integers(sizes) * c10::elementSize(dtype));
+}
+
+// A result that is to be copied to its place.
+at::Tensor elements(const Place& part, const NativeBuffer& result) {
+  const auto& [sizes, strides, dtype] = part.geometry;
+  return flat(result.storage, dtype).slice(0, 0, c10::multiply_integers(sizes)).view(sizes);
+}
+
 // A region's result becomes the memory of its storage, unless someone else uses the old memory too.
 void give(DeviceStorage& storage, Buffer result) {
   if (result == storage.buffer) {
@@ -206,12 +222,15 @@ class WindowRun {
   // If not, the native kernels say in their own words what is wrong.
   bool in_range(const RegionStep& step) const {
     return std::all_of(step.checks.begin(), step.checks.end(), [this](const IndexCheck& check) {
-      const Geometry& geometry = check.geometry;
-      const size_t begin = window_.pieces[check.storage].offset / c10::elementSize(geometry.dtype);
-      return are_in_range(native_tensor(storage(check.storage).native().storage, geometry.sizes,
-                                        geometry.strides, begin + check.offset, geometry.dtype),
-                          check.low, check.high, check.ignored);
+      return are_in_range(at(check.index), check.low, check.high, check.ignored);
     });
+  }
+
+  at::Tensor at(const Place& place) const {
+    const auto& [sizes, strides, dtype] = place.geometry;
+    const size_t begin = window_.pieces[place.storage].offset / c10::elementSize(dtype);
+    return native_tensor(storage(place.storage).native().storage, sizes, strides,
+                         begin + place.offset, dtype);
   }
 
   // Returns whether its operators are done with. If not, nothing has changed.
@@ -222,6 +241,9 @@ class WindowRun {
       DeviceStorage& target = storage(step.outputs[i]);
       outputs.push_back(candidate.in_place[i] ? content(target, window_.pieces[step.outputs[i]])
                                               : fresh(target.nbytes));
+    }
+    for (const Place& part : step.parts) {
+      outputs.push_back(fresh_for(part));
     }
     try {
       call(step, candidate, outputs);
@@ -239,6 +261,9 @@ class WindowRun {
     }
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       give(storage(step.outputs[i]), std::move(outputs[i]));
+    }
+    for (size_t i = 0; i < step.parts.size(); ++i) {
+      at(step.parts[i]).copy_(elements(step.parts[i], *outputs[step.outputs.size() + i]));
     }
     metrics().regions.fetch_add(1, std::memory_order_relaxed);
     metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
@@ -279,6 +304,9 @@ class WindowRun {
       for (uint32_t number : step.outputs) {
         outputs.push_back(copy_of(storage(number)));
       }
+      for (const Place& part : step.parts) {
+        outputs.push_back(fresh_for(part));
+      }
       try {
         call(step, candidate, outputs);
       } catch (const std::exception& error) {
@@ -289,17 +317,30 @@ class WindowRun {
       metrics().regions.fetch_add(1, std::memory_order_relaxed);
       metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
     }
-    const std::string name = region_name(step);
+    const std::string name = c10::str("region ", step.digest, ", ", region_name(step));
     replay_region(step);
     for (const std::vector<Buffer>& outputs : results) {
-      for (size_t i = 0; i < outputs.size() && !error_; ++i) {
-        if (const auto wrong = difference(storage(step.outputs[i]), *outputs[i])) {
-          error_ = std::make_exception_ptr(
-              c10::Error({__func__, __FILE__, __LINE__},
-                         c10::str("[shark] region ", step.digest, ", ", name,
-                                  ", gives other values compiled than natively. ", *wrong)));
-        }
+      size_t i = 0;
+      for (const uint32_t number : step.outputs) {
+        DeviceStorage& native = storage(number);
+        const at::Tensor values = flat(native.native().storage, native.base.dtype);
+        const at::Tensor others = flat(outputs[i++]->storage, native.base.dtype);
+        compare(values, others.slice(0, 0, values.numel()), native.base.sizes, name);
       }
+      for (const Place& part : step.parts) {
+        compare(at(part), elements(part, *outputs[i++]), part.geometry.sizes, name);
+      }
+    }
+  }
+
+  void compare(const at::Tensor& native, const at::Tensor& compiled, c10::IntArrayRef sizes,
+               const std::string& name) {
+    const auto wrong = error_ ? std::nullopt : difference(native, compiled);
+    if (wrong) {
+      error_ = std::make_exception_ptr(
+          c10::Error({__func__, __FILE__, __LINE__},
+                     c10::str("[shark] ", name, ", gives other values compiled than natively. ",
+                              native.scalar_type(), " ", sizes, ": ", *wrong)));
     }
   }
 

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "dispatch/device/native_device.h"
-
 namespace torch_shark {
 namespace {
 
@@ -23,31 +21,22 @@ double tolerance(c10::ScalarType dtype) {
   }
 }
 
-at::Tensor elements(const c10::Storage& memory, c10::ScalarType dtype) {
-  const auto count = static_cast<int64_t>(memory.nbytes() / c10::elementSize(dtype));
-  return native_tensor(memory, {count}, {1}, 0, dtype);
-}
-
 }  // namespace
 
-std::optional<std::string> difference(DeviceStorage& storage, const NativeBuffer& compiled) {
-  const c10::ScalarType dtype = storage.base.dtype;
-  const at::Tensor expected = elements(storage.native().storage, dtype);
-  const at::Tensor actual = elements(compiled.storage, dtype).slice(0, 0, expected.numel());
-  const std::string what = c10::str(dtype, " ", c10::IntArrayRef(storage.base.sizes));
+std::optional<std::string> difference(const at::Tensor& native, const at::Tensor& compiled) {
+  const c10::ScalarType dtype = native.scalar_type();
   if (!c10::isFloatingType(dtype)) {
-    const int64_t others = expected.ne(actual).sum().item<int64_t>();
-    return others == 0 ? std::nullopt
-                       : std::optional(c10::str(what, ": ", others, " elements are others"));
+    const int64_t others = native.ne(compiled).sum().item<int64_t>();
+    return others == 0 ? std::nullopt : std::optional(c10::str(others, " elements are others"));
   }
-  const at::Tensor one = expected.to(at::kDouble);
-  const at::Tensor other = actual.to(at::kDouble);
+  const at::Tensor one = native.to(at::kDouble);
+  const at::Tensor other = compiled.to(at::kDouble);
   const at::Tensor finite = one.isfinite().logical_and_(other.isfinite());
   const at::Tensor same = one.eq(other).logical_or_(one.isnan().logical_and_(other.isnan()));
   if (const int64_t others = finite.logical_or(same).logical_not_().sum().item<int64_t>()) {
-    return c10::str(what, ": ", others, " elements are finite in one way only");
+    return c10::str(others, " elements are finite in one way only");
   }
-  if (expected.numel() == 0) {
+  if (native.numel() == 0) {
     return std::nullopt;
   }
   const double largest = one.abs().masked_fill_(finite.logical_not(), 0).max().item<double>();
@@ -56,7 +45,7 @@ std::optional<std::string> difference(DeviceStorage& storage, const NativeBuffer
   if (apart <= tolerance(dtype) * largest) {
     return std::nullopt;
   }
-  return c10::str(what, ": differences of up to ", apart, ", at values of up to ", largest);
+  return c10::str("differences of up to ", apart, ", at values of up to ", largest);
 }
 
 }  // namespace torch_shark

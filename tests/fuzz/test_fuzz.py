@@ -19,6 +19,7 @@ from viewing import STEPS as VIEWING
 from writing import STEPS as WRITING
 
 from torch_shark import config
+from torch_shark.lowering import views
 
 TABLE = [*MAKING, *VIEWING, *COMPUTING, *WRITING, *CONTROLLING]
 SHAPES = [(2, 3), (3,), (), (2, 3, 4), (1, 2, 2, 2), (3, 3), (0, 3), (3, 1), (2, 0)]
@@ -87,9 +88,14 @@ def check_regions(program: Program, window: int) -> None:
     assert not difference, f"{difference}\n\n{program.text()}"
 
 
-@pytest.fixture
-def interpreted() -> Iterator[None]:
-    """Regions are traced and interpreted, which is a hundred times quicker than to compile them."""
+@pytest.fixture(params=["in large tensors only", "in all tensors"])
+def interpreted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Regions are traced and interpreted, which is a hundred times quicker than to compile them.
+
+    What is written to a part of a tensor is copied there after the region, or all of it made anew.
+    """
+    if request.param == "in all tensors":
+        monkeypatch.setattr(views, "_LARGE_BYTES", 0)
     with interpreted_regions():
         yield
 

@@ -18,7 +18,7 @@ from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.operators import Operator, find_operator
 from torch_shark.lowering.scalars import LIFTABLE, liftable_positions, lifted_kind
 from torch_shark.lowering.support import draws_random, native_reason, written_arguments
-from torch_shark.lowering.views import covers_storage
+from torch_shark.lowering.views import covers_storage, is_part
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef
 
 # Operators whose first argument is only written, as an out= argument is; they raise nothing late.
@@ -35,6 +35,7 @@ class EntryKind:
         reads: storages whose content matters to it; those that it writes in part are among them.
         writes: storages that it writes, fresh results included.
         fresh: storages of its results.
+        parts: storages of which it writes a part, which is then a result of its own.
         scalars: (argument, item, vector) of each lifted scalar.
         limits: the limits of its index arguments, with the index's storage.
         random: it draws from a generator, or sets one.
@@ -46,6 +47,7 @@ class EntryKind:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     fresh: tuple[int, ...]
+    parts: tuple[int, ...]
     scalars: tuple[tuple[int, int | None, ScalarKind], ...]
     limits: tuple[tuple[int, IndexLimit], ...]
     random: bool
@@ -116,6 +118,7 @@ def _make_kind(
     reads, writes, fresh = _accesses(operator, entry, storages)
     limits = index_limits(operator, entry) if operator is not None and reason is None else []
     scalars = _lifted(operator, entry) if operator is not None and reason is None else ()
+    parts = written_parts(operator, entry, storages) if reason is None else []
     overwrites = operator is not None and operator.functional in _OVERWRITES
     random = operator is None or not entry.op.startswith("aten::") or draws_random(operator, entry)
     return EntryKind(
@@ -124,6 +127,7 @@ def _make_kind(
         reads=tuple(numbers[s] for s in reads),
         writes=tuple(numbers[s] for s in writes),
         fresh=tuple(numbers[s] for s in fresh),
+        parts=tuple(dict.fromkeys(numbers[ref.storage] for ref in parts)),
         scalars=scalars,
         limits=tuple((numbers[limit.ref.storage], limit) for limit in limits),
         random=random,
@@ -154,6 +158,19 @@ def _accesses(
                     reads[ref.storage] = None
     fresh = [ref.storage for ref in entry.outputs if ref is not None]
     return list(reads), [*writes, *fresh], fresh
+
+
+def written_parts(
+    operator: Operator | None, entry: Entry, storages: Sequence[StorageInfo]
+) -> list[TensorRef]:
+    """Returns what an entry writes of storages that are written in part."""
+    written = [] if operator is None else written_arguments(operator, entry)
+    refs = (
+        ref
+        for i in written
+        for ref in (entry.args[i] if isinstance(entry.args[i], list) else [entry.args[i]])
+    )
+    return [ref for ref in refs if ref is not None and is_part(ref, storages[ref.storage])]
 
 
 def _lifted(operator: Operator, entry: Entry) -> tuple[tuple[int, int | None, ScalarKind], ...]:

@@ -99,6 +99,7 @@ def partition(placed: Placed) -> list[Group]:
         return e
 
     writer: dict[int, int] = {}
+    part_writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     last_random = -1
     for e, (kind, local) in enumerate(zip(placed.kinds, placed.numbers, strict=True)):
@@ -125,6 +126,11 @@ def partition(placed: Placed) -> list[Group]:
                 p = writer.get(local[s], -1)
                 if p >= 0 and not native[p]:
                     level = max(level, levels[p] + 1)
+            # A part gets to its place after the region that makes it.
+            for s in (*kind.reads, *kind.writes):
+                p = part_writer.get(local[s], -1)
+                if p >= 0 and not native[p]:
+                    level = max(level, levels[p] + 1)
         levels[e] = level
         for p in before:
             edges.append((p, e))
@@ -134,7 +140,10 @@ def partition(placed: Placed) -> list[Group]:
             readers.setdefault(local[s], []).append(e)
         for s in kind.writes:
             writer[local[s]] = e
+            part_writer.pop(local[s], None)
             readers[local[s]] = []
+        for s in kind.parts:
+            part_writer[local[s]] = e
     return _in_order(_groups(placed, [root(e) for e in range(count)]), edges, count)
 
 

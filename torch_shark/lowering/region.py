@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch_shark.lowering.interface import ScalarKind
+from torch_shark.lowering.kinds import written_parts
+from torch_shark.lowering.operators import find_operator
 from torch_shark.lowering.partition import Placed, Uses
 from torch_shark.record import Entry, StorageInfo, TensorRef
 
@@ -30,6 +32,8 @@ class Region:
         storages: what is known of them.
         inputs: storages whose content before the region is read.
         outputs: storages that are written and needed afterwards.
+        parts: what is written, of which storages, where that is not the whole of them; results
+            that follow the outputs.
         scalars: the lifted scalars, in the order in which they are passed, with their kinds.
     """
 
@@ -37,6 +41,7 @@ class Region:
     storages: tuple[StorageInfo, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    parts: tuple[TensorRef, ...]
     scalars: tuple[tuple[ScalarSlot, ScalarKind], ...]
 
     def operators(self) -> str:
@@ -55,6 +60,7 @@ class RegionPlan:
     storages: tuple[int, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    parts: tuple[TensorRef, ...]
     digest: bytes
 
 
@@ -66,12 +72,13 @@ def place_region(entries: tuple[int, ...], placed: Placed, uses: Sequence[Uses])
         placed: the window.
         uses: the uses of each of its storages.
     """
-    storages = placed.record.storages
+    storages, entries_of = placed.record.storages, placed.record.entries
     members = set(entries)
     numbers: dict[int, int] = {}
     defined: set[int] = set()
     inputs: dict[int, None] = {}
     written: dict[int, None] = {}
+    parts: list[TensorRef] = []
     digest = hashlib.blake2b(digest_size=20)
     for e in entries:
         kind, local = placed.kinds[e], placed.numbers[e]
@@ -82,29 +89,47 @@ def place_region(entries: tuple[int, ...], placed: Placed, uses: Sequence[Uses])
                 if not storages[storage].born or _written_before(uses[storage], e):
                     inputs[storage] = None
         for s in kind.writes:
-            defined.add(local[s])
-            if storages[local[s]].nbytes:
-                written[local[s]] = None
+            if s not in kind.parts:
+                defined.add(local[s])
+                if storages[local[s]].nbytes:
+                    written[local[s]] = None
+        if kind.parts:
+            parts += written_parts(find_operator(entries_of[e].op), entries_of[e], storages)
         digest.update(kind.digest)
         for storage in local:
             digest.update(numbers.setdefault(storage, len(numbers)).to_bytes(4, "little"))
-    outputs = tuple(s for s in written if storages[s].alive or _read_after(uses[s], members))
-    for group in (tuple(inputs), outputs):
+
+    def is_needed(storage: int) -> bool:
+        return storages[storage].alive or _read_after(uses[storage], members)
+
+    outputs = tuple(filter(is_needed, written))
+    needed_parts = tuple(ref for ref in parts if is_needed(ref.storage))
+    for group in (tuple(inputs), outputs, [ref.storage for ref in needed_parts]):
         digest.update(b"|")
         for storage in group:
             digest.update(numbers[storage].to_bytes(4, "little"))
-    return RegionPlan(entries, tuple(numbers), tuple(inputs), outputs, digest.digest())
+    return RegionPlan(
+        entries, tuple(numbers), tuple(inputs), outputs, needed_parts, digest.digest()
+    )
 
 
 def single_entry(entry: int, placed: Placed) -> RegionPlan:
     """Returns the region of one entry alone, with everything that it writes as an output."""
     kind, local = placed.kinds[entry], placed.numbers[entry]
-    storages = placed.record.storages
+    record = placed.record
+    parts = written_parts(
+        find_operator(record.entries[entry].op), record.entries[entry], record.storages
+    )
     return RegionPlan(
         entries=(entry,),
         storages=local,
         inputs=tuple(local[s] for s in kind.reads),
-        outputs=tuple(local[s] for s in kind.writes if storages[local[s]].nbytes),
+        outputs=tuple(
+            local[s]
+            for s in kind.writes
+            if s not in kind.parts and record.storages[local[s]].nbytes
+        ),
+        parts=tuple(parts),
         digest=kind.digest,
     )
 
@@ -117,6 +142,7 @@ def extract(plan: RegionPlan, placed: Placed) -> Region:
         storages=tuple(placed.record.storages[s] for s in plan.storages),
         inputs=tuple(numbers[s] for s in plan.inputs),
         outputs=tuple(numbers[s] for s in plan.outputs),
+        parts=tuple(replace(ref, storage=numbers[ref.storage]) for ref in plan.parts),
         scalars=tuple(
             (ScalarSlot(i, arg, item), vector)
             for i, e in enumerate(plan.entries)

@@ -131,6 +131,7 @@ class _Replay:
     def __init__(self, region: Region, values: tuple[torch.Tensor, ...]) -> None:
         self._region = region
         self._storages: dict[int, torch.Tensor] = dict(zip(region.inputs, values, strict=False))
+        self._parts: dict[TensorRef, torch.Tensor] = {}
         self._computed: set[int] = set()  # storages written here
         vectors = iter(values[len(region.inputs) :])
         kinds = {kind for _, kind in region.scalars}
@@ -144,7 +145,9 @@ class _Replay:
     def run(self) -> list[torch.Tensor]:
         for number, entry in enumerate(self._region.entries):
             self._run_entry(number, entry)
-        return [_as_output(self._storages[s]) for s in self._region.outputs]
+        results = [self._storages[s] for s in self._region.outputs]
+        results += [self._parts[ref] for ref in self._region.parts]
+        return [_as_output(value) for value in results]
 
     def _run_entry(self, number: int, entry: Entry) -> None:
         operator = find_operator(entry.op)
@@ -224,7 +227,9 @@ class _Replay:
         self._computed.add(ref.storage)
         info = self._region.storages[ref.storage]
         value = value.to(ref.dtype)
-        if covers_storage(ref, info):
+        if ref in self._region.parts:
+            self._parts[ref] = value.expand(ref.sizes).clone()
+        elif covers_storage(ref, info):
             if value.shape != ref.sizes:
                 value = value.expand(ref.sizes)
             stored = in_storage_order(value, ref, storage_layout(info))

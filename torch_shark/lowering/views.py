@@ -15,6 +15,8 @@ import torch
 
 from torch_shark.record import StorageInfo, TensorRef
 
+_LARGE_BYTES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -52,6 +54,14 @@ def covers_storage(ref: TensorRef, info: StorageInfo) -> bool:
         and math.prod(ref.sizes) * ref.dtype.itemsize == info.nbytes
         and dense_order(ref.sizes, ref.strides) is not None
     )
+
+
+def is_part(ref: TensorRef, info: StorageInfo) -> bool:
+    """Tells whether the reference names a part of a storage that is too large to be made anew.
+
+    What is written there is a result of its own, copied to its place after the region has run.
+    """
+    return info.nbytes > _LARGE_BYTES and not covers_storage(ref, info)
 
 
 def has_view(ref: TensorRef, info: StorageInfo) -> bool:
@@ -118,6 +128,15 @@ class _Cut:
     def apply(self, tensor: torch.Tensor) -> torch.Tensor:
         rows = (self.count - 1) * self.step + 1
         if not self.final:
+            if not self.start % self.length and not tensor.shape[-1] % self.length:
+                # Rows of the whole, and one slice of them, which IREE reads where they are: what is
+                # cut out beforehand it copies.
+                first = self.start // self.length
+                tensor = tensor.reshape(*tensor.shape[:-1], -1, self.length)
+                if (first, rows, self.step) != (0, tensor.shape[-2], 1):
+                    stop = first + rows
+                    tensor = torch.ops.aten.slice.Tensor(tensor, -2, first, stop, self.step)
+                return tensor
             if (self.start, rows * self.length) != (0, tensor.shape[-1]):
                 stop = self.start + rows * self.length
                 tensor = torch.ops.aten.slice.Tensor(tensor, -1, self.start, stop, 1)
