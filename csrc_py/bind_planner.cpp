@@ -84,7 +84,7 @@ auto with_python(Call call) {
   }
 }
 
-// Around a call into IREE. One of its workers wakes the waiting thread first and tidies up then,
+// Around a wait for IREE. One of its workers wakes the waiting thread first and tidies up then,
 // and the thread spins until that is done. Where it takes the worker's core for that, it spins for
 // a whole slice of the scheduler's, 3 or 4 ms. A thread under SCHED_BATCH takes no core when it
 // wakes.
@@ -112,28 +112,44 @@ class PyExecutable final : public Executable {
  public:
   explicit PyExecutable(py::object executable) : executable_(keep(std::move(executable))) {}
 
-  void run(std::span<const c10::intrusive_ptr<NativeBuffer>> inputs,
-           std::span<const c10::intrusive_ptr<NativeBuffer>> outputs,
-           std::span<const c10::Scalar> scalars) override {
-    with_python([&] {
+  std::function<void()> start(std::span<const c10::intrusive_ptr<NativeBuffer>> inputs,
+                              std::span<const c10::intrusive_ptr<NativeBuffer>> outputs,
+                              std::span<const c10::Scalar> scalars) override {
+    return with_python([&]() -> std::function<void()> {
       py::list values(scalars.size());
       for (size_t i = 0; i < scalars.size(); ++i) {
         values[i] = to_number(scalars[i]);
       }
-      const py::tuple call = py::handle(executable_.get())
-                                 .attr("prepare")(to_buffers(inputs), to_buffers(outputs), values);
-      const WakesGently gently;
-      // Straight to the function, which is one of C: no handler of a signal raises in between.
-      PyObject* result =
-          PyObject_Call(py::object(call[0]).ptr(), py::object(call[1]).ptr(), nullptr);
-      if (result == nullptr) {
-        throw RunFailed(py::error_already_set().what());
+      const py::handle executable(executable_.get());
+      py::tuple prepared;
+      try {
+        prepared = executable.attr("prepare")(to_buffers(inputs), to_buffers(outputs), values);
+      } catch (const py::error_already_set&) {
+        executable.attr("restart")();
+        throw;
       }
-      Py_DECREF(result);
+      call(prepared[0], prepared[1]);
+      return [self = *this, wait = keep(prepared[2])] {
+        with_python([&] {
+          const WakesGently gently;
+          self.call(py::reinterpret_borrow<py::object>(wait.get()), py::tuple());
+        });
+      };
     });
   }
 
  private:
+  // Straight to a function, which is one of C: no handler of a signal raises in between.
+  void call(const py::object& function, const py::object& arguments) const {
+    const auto result =
+        py::reinterpret_steal<py::object>(PyObject_Call(function.ptr(), arguments.ptr(), nullptr));
+    if (!result) {
+      const RunFailed failed(py::error_already_set().what());
+      py::handle(executable_.get()).attr("restart")();
+      throw failed;
+    }
+  }
+
   std::shared_ptr<PyObject> executable_;
 };
 

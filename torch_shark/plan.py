@@ -18,11 +18,15 @@ class Executable(Protocol):
 
     def prepare(
         self, inputs: list[Any], outputs: list[Any], scalars: list[Any]
-    ) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return a function of C, and its arguments, that runs the region over buffers.
+    ) -> tuple[Callable[..., None], tuple[Any, ...], Callable[[], None]]:
+        """Return a function that begins a run, its arguments, and one that waits for the end.
 
-        Nothing is written before it is called, and no signal's handler runs while it is.
+        Both are of C: nothing is written before the first is called, and no signal's handler runs
+        while they do. Runs follow one another, and who waits for one waits for all before it.
         """
+
+    def restart(self) -> None:
+        """Go on after a run that failed, or was prepared and did not begin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 #include <c10/core/Scalar.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,7 +16,7 @@
 
 namespace torch_shark {
 
-// Thrown by an executable that has begun to write.
+// Thrown where a run failed after it may have begun to write.
 struct RunFailed final : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -24,11 +25,13 @@ struct RunFailed final : std::runtime_error {
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Reads `inputs`, writes all of each of `outputs`. Called in the executor's exclusive section.
-  // Throws `RunFailed` where something may have been written, else nothing has been.
-  virtual void run(std::span<const c10::intrusive_ptr<NativeBuffer>> inputs,
-                   std::span<const c10::intrusive_ptr<NativeBuffer>> outputs,
-                   std::span<const c10::Scalar> scalars) = 0;
+  // Begins to read `inputs` and to write all of each of `outputs`, once all runs that began before
+  // are over. The result waits for this run and for those; the buffers have to live until then.
+  // Both are called in the executor's exclusive section and throw `RunFailed` where something may
+  // have been written, else nothing has been.
+  virtual std::function<void()> start(std::span<const c10::intrusive_ptr<NativeBuffer>> inputs,
+                                      std::span<const c10::intrusive_ptr<NativeBuffer>> outputs,
+                                      std::span<const c10::Scalar> scalars) = 0;
 };
 
 // Where a value that changes between runs of one plan stands in the window.

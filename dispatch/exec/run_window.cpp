@@ -5,6 +5,8 @@
 #include <cstring>
 #include <iostream>
 #include <sstream>
+#include <unordered_map>
+#include <utility>
 
 #include "dispatch/config.h"
 #include "dispatch/device/native_device.h"
@@ -41,18 +43,21 @@ c10::Storage part_of(const c10::Storage& memory, const Piece& piece) {
               memory.device())};
 }
 
-// What a storage holds, or a piece of it. Memory that came from elsewhere may lie where executables
-// cannot read it, and so may a piece.
+// Memory that came from elsewhere may lie where executables cannot read it, and so may a piece.
+bool is_readable(DeviceStorage& storage, const Piece& piece) {
+  const auto first = reinterpret_cast<uintptr_t>(storage.native().storage.data()) + piece.offset;
+  return first % CpuPool::kAlignment == 0;
+}
+
+// What a storage holds, or a piece of it, where executables can read it.
 Buffer content(DeviceStorage& storage, const Piece& piece) {
   const c10::Storage& memory = storage.native().storage;
-  const bool whole = piece.nbytes == storage.nbytes;
-  const auto first = reinterpret_cast<uintptr_t>(memory.data()) + piece.offset;
-  const bool aligned = first % CpuPool::kAlignment == 0;
-  if (whole) {
-    return aligned ? storage.buffer : copied(memory);
+  const bool readable = is_readable(storage, piece);
+  if (piece.nbytes == storage.nbytes) {
+    return readable ? storage.buffer : copied(memory);
   }
   const c10::Storage part = part_of(memory, piece);
-  return aligned ? c10::make_intrusive<NativeBuffer>(part) : copied(part);
+  return readable ? c10::make_intrusive<NativeBuffer>(part) : copied(part);
 }
 
 // A copy of what a storage holds. One that is new holds zeros from now on, as it does for regions,
@@ -97,9 +102,35 @@ constexpr size_t kNative = 0;
 constexpr size_t kFirstCandidate = 1;
 constexpr size_t kSteps = 1;
 
+// Results in fresh memory that may wait for the end of the runs that make them.
+constexpr size_t kMostFreshBytes = size_t{32} << 20;
+
+// Regions that have begun and are not waited for yet.
+struct InFlight {
+  std::vector<const RegionStep*> steps;
+  std::vector<Buffer> buffers;  // all that they read and write
+  // By the number of a storage that they read or write: the buffer that is to become its memory, or
+  // nullptr where it is only read.
+  std::unordered_map<uint32_t, Buffer> storages;
+  std::vector<std::pair<const Place*, Buffer>> parts;
+  size_t fresh_bytes = 0;
+  bool in_place = false;  // whether any of them overwrites what a replay would read
+  std::function<void()> wait;
+};
+
 class WindowRun {
  public:
   explicit WindowRun(Window& window) : window_(window), origins_(window) {}
+  ~WindowRun() {
+    if (in_flight_.wait) {  // an exception goes by; the memory has to last
+      try {
+        in_flight_.wait();
+      } catch (const std::exception&) {
+      }
+    }
+  }
+  WindowRun(const WindowRun&) = delete;
+  WindowRun& operator=(const WindowRun&) = delete;
 
   std::exception_ptr run() {
     const Policy policy = config().policy.load(std::memory_order_relaxed);
@@ -162,6 +193,7 @@ class WindowRun {
     for (const auto& step : plan.steps) {
       std::visit([this](const auto& each) { run_step(each); }, step);
     }
+    finish();
   }
 
   void run_natively() {
@@ -173,6 +205,7 @@ class WindowRun {
   void run_step(const NativeStep& step) { run_native(window_.entries[step.entry]); }
 
   void run_native(Entry& entry) {
+    finish_if(is_in_flight(entry.operands) || is_in_flight(entry.results));
     if (Failure failure = failure_of_operands(entry)) {
       refuse(entry, failure);
     } else {
@@ -190,19 +223,22 @@ class WindowRun {
       run_both_ways(step);
       return;
     }
+    const bool timed = step.choice && !step.choice->is_decided();
+    finish_if(timed);
     const auto start = Clock::now();
     const size_t way = step.choice ? step.choice->next() : kFirstCandidate;
     const bool whole = has_operands(step);
     if (way == kNative || !whole || !in_range(step)) {
       replay_region(step);
-    } else if (!run_region(step, step.candidates[way - kFirstCandidate])) {
-      replay_region(step);
-      if (step.choice) {
+    } else {
+      const bool works =
+          start_region(step, step.candidates[way - kFirstCandidate]) && (!timed || finish());
+      if (!works && step.choice) {
         step.choice->drop(way);
+        return;
       }
-      return;
     }
-    if (step.choice && whole && !error_) {
+    if (timed && whole && !error_) {
       step.choice->add(way, Clock::now() - start);
     }
   }
@@ -220,8 +256,9 @@ class WindowRun {
   }
 
   // If not, the native kernels say in their own words what is wrong.
-  bool in_range(const RegionStep& step) const {
+  bool in_range(const RegionStep& step) {
     return std::all_of(step.checks.begin(), step.checks.end(), [this](const IndexCheck& check) {
+      finish_if(in_flight_.storages.contains(check.index.storage));
       return are_in_range(at(check.index), check.low, check.high, check.ignored);
     });
   }
@@ -233,58 +270,131 @@ class WindowRun {
                          begin + place.offset, dtype);
   }
 
-  // Returns whether its operators are done with. If not, nothing has changed.
-  bool run_region(const RegionStep& step, const Candidate& candidate) {
+  // Returns whether it works; if not, it has been replayed or its operators have failed.
+  bool start_region(const RegionStep& step, const Candidate& candidate) {
     const StepSpan span(StepSpan::Kind::device, 0, [&] { return region_name(step); });
     std::vector<Buffer> outputs;
     for (size_t i = 0; i < step.outputs.size(); ++i) {
-      DeviceStorage& target = storage(step.outputs[i]);
-      outputs.push_back(candidate.in_place[i] ? content(target, window_.pieces[step.outputs[i]])
-                                              : fresh(target.nbytes));
+      const uint32_t number = step.outputs[i];
+      outputs.push_back(candidate.in_place[i] ? current(number) : fresh(storage(number).nbytes));
     }
     for (const Place& part : step.parts) {
       outputs.push_back(fresh_for(part));
     }
+    const auto& in_place = candidate.in_place;
+    const bool overwrites = std::find(in_place.begin(), in_place.end(), true) != in_place.end();
     try {
-      call(step, candidate, outputs);
-    } catch (const Interrupted&) {
-      return false;
+      start(step, candidate, outputs);
     } catch (const std::exception& error) {
-      const auto& in_place = candidate.in_place;
-      if (dynamic_cast<const RunFailed*>(&error) != nullptr &&
-          std::find(in_place.begin(), in_place.end(), true) != in_place.end()) {
+      finish();
+      if (overwrites && dynamic_cast<const RunFailed*>(&error) != nullptr) {
         fail_region(step, std::current_exception());  // what a replay would read is gone
-        return true;
+      } else {
+        if (dynamic_cast<const Interrupted*>(&error) == nullptr) {
+          warn_of(step, error);
+        }
+        replay_region(step);
       }
-      warn_of(step, error);
       return false;
     }
+    in_flight_.steps.push_back(&step);
+    in_flight_.in_place |= overwrites;
     for (size_t i = 0; i < step.outputs.size(); ++i) {
-      give(storage(step.outputs[i]), std::move(outputs[i]));
+      in_flight_.fresh_bytes += in_place[i] ? 0 : outputs[i]->storage.nbytes();
+      in_flight_.storages.insert_or_assign(step.outputs[i], outputs[i]);
     }
     for (size_t i = 0; i < step.parts.size(); ++i) {
-      at(step.parts[i]).copy_(elements(step.parts[i], *outputs[step.outputs.size() + i]));
+      in_flight_.parts.emplace_back(&step.parts[i], outputs[step.outputs.size() + i]);
     }
-    metrics().regions.fetch_add(1, std::memory_order_relaxed);
-    metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
-    for (uint32_t i : step.entries) {
-      succeed(window_.entries[i]);
-      window_.entries[i].release();
-    }
-    return true;
+    // While profiling, others would take the time that it runs for their own.
+    const bool now = profiling() || !step.parts.empty();
+    return now || in_flight_.fresh_bytes > kMostFreshBytes ? finish() : true;
   }
 
-  void call(const RegionStep& step, const Candidate& candidate,
-            const std::vector<Buffer>& outputs) const {
+  void start(const RegionStep& step, const Candidate& candidate,
+             const std::vector<Buffer>& outputs) {
     std::vector<Buffer> inputs;
     for (uint32_t number : candidate.inputs) {
-      inputs.push_back(content(storage(number), window_.pieces[number]));
+      inputs.push_back(current(number));
     }
     std::vector<c10::Scalar> scalars;
     for (const ScalarSlot& slot : step.scalars) {
       scalars.push_back(scalar_at(slot));
     }
-    candidate.executable->run(inputs, outputs, scalars);
+    in_flight_.wait = candidate.executable->start(inputs, outputs, scalars);
+    for (uint32_t number : candidate.inputs) {
+      in_flight_.storages.try_emplace(number);
+    }
+    std::vector<Buffer>& held = in_flight_.buffers;
+    held.insert(held.end(), inputs.begin(), inputs.end());
+    held.insert(held.end(), outputs.begin(), outputs.end());
+  }
+
+  // What a storage, or the piece of it that the window reads, holds once all in flight is done.
+  Buffer current(uint32_t number) {
+    const auto found = in_flight_.storages.find(number);
+    if (found != in_flight_.storages.end() && found->second) {
+      return found->second;
+    }
+    DeviceStorage& source = storage(number);
+    const Piece& piece = window_.pieces[number];
+    finish_if(found != in_flight_.storages.end() && !is_readable(source, piece));
+    return content(source, piece);
+  }
+
+  bool is_in_flight(std::span<const TensorRef> refs) const {
+    return std::any_of(refs.begin(), refs.end(), [this](const TensorRef& ref) {
+      return ref.storage && in_flight_.storages.contains(ref.number);
+    });
+  }
+
+  void finish_if(bool needed) {
+    if (needed) {
+      finish();
+    }
+  }
+
+  // Waits for what is in flight and gives its results to their storages. Returns whether all of it
+  // worked; if not, it has been replayed or its operators have failed.
+  bool finish() {
+    if (!in_flight_.wait) {
+      return true;
+    }
+    const InFlight done = std::exchange(in_flight_, {});
+    try {
+      done.wait();
+    } catch (const std::exception& error) {
+      for (const RegionStep* step : done.steps) {
+        if (done.in_place) {
+          fail_region(*step, std::current_exception());
+        } else {
+          warn_of(*step, error);
+          replay_region(*step);
+        }
+      }
+      return false;
+    }
+    for (const auto& [number, buffer] : done.storages) {
+      if (buffer) {
+        give(storage(number), buffer);
+      }
+    }
+    for (const auto& [part, buffer] : done.parts) {
+      at(*part).copy_(elements(*part, *buffer));
+    }
+    for (const RegionStep* step : done.steps) {
+      count_run(*step);
+      for (uint32_t i : step->entries) {
+        succeed(window_.entries[i]);
+        window_.entries[i].release();
+      }
+    }
+    return true;
+  }
+
+  static void count_run(const RegionStep& step) {
+    metrics().regions.fetch_add(1, std::memory_order_relaxed);
+    metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
   }
 
   static void warn_of(const RegionStep& step, const std::exception& error) {
@@ -308,14 +418,13 @@ class WindowRun {
         outputs.push_back(fresh_for(part));
       }
       try {
-        call(step, candidate, outputs);
+        start(step, candidate, outputs);
+        std::exchange(in_flight_, {}).wait();
+        count_run(step);
       } catch (const std::exception& error) {
         warn_of(step, error);
         results.pop_back();
-        continue;
       }
-      metrics().regions.fetch_add(1, std::memory_order_relaxed);
-      metrics().region_operators.fetch_add(step.entries.size(), std::memory_order_relaxed);
     }
     const std::string name = c10::str("region ", step.digest, ", ", region_name(step));
     replay_region(step);
@@ -420,6 +529,7 @@ class WindowRun {
 
   Window& window_;
   WindowOrigins origins_;
+  InFlight in_flight_;
   std::exception_ptr error_;
 };
 

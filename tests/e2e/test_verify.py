@@ -40,14 +40,15 @@ def planted(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Any], None]) -> No
     prepare = executable.Executable.prepare
 
     def prepare_wrong(self: Any, inputs: Any, outputs: Any, scalars: Any) -> Any:
-        call, arguments = prepare(self, inputs, outputs, scalars)
+        begin, arguments, wait = prepare(self, inputs, outputs, scalars)
 
         def run(*arguments: Any) -> None:
-            call(*arguments)
+            begin(*arguments)
+            wait()
             for buffer in outputs:
                 spoil(buffer)
 
-        return run, arguments
+        return run, arguments, wait
 
     monkeypatch.setattr(executable.Executable, "prepare", prepare_wrong)
 

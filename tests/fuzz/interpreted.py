@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -77,8 +77,8 @@ class _Interpreted:
         self._graph = _graphs[int(vmfb)]
         self._interface = interface
 
-    def prepare(self, *buffers: Any) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        return self._run, buffers
+    def prepare(self, *buffers: Any) -> tuple[Any, ...]:
+        return self._run, buffers, lambda: None
 
     def _run(
         self,

@@ -281,10 +281,11 @@ def run_plan(
                 if not in_place:
                     buffer.bytes.fill_(0x5A)
             scalars = [_scalar(record, slot) for slot in step.scalars]
-            call, arguments = candidate.executable.prepare(
+            begin, arguments, wait = candidate.executable.prepare(
                 [buffers[s] for s in candidate.inputs], targets, scalars
             )
-            call(*arguments)
+            begin(*arguments)
+            wait()
             for s, buffer in zip(step.outputs, targets, strict=True):
                 buffers[s] = buffer
             run.regions += 1

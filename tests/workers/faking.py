@@ -26,7 +26,7 @@ def make_region(op: str = "aten::exp", size: int = 16, count: int = 1) -> Region
     storages = [
         StorageInfo(4 * size, *geometry, born=s > 0, alive=s == count) for s in range(count + 1)
     ]
-    return Region(tuple(entries), tuple(storages), (0,), (count,), ())
+    return Region(tuple(entries), tuple(storages), (0,), (count,), (), ())
 
 
 def is_gone(pid: int) -> bool:

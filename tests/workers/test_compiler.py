@@ -98,6 +98,7 @@ def test_a_worker_has_the_default_dtype_of_the_request(pool):
         ),
         (0,),
         (1,),
+        (),
         ((ScalarSlot(entry=0, arg=1, item=None), "f64"),),
     )
     torch.set_default_dtype(torch.float64)

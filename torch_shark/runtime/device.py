@@ -20,6 +20,7 @@ import torch
 from iree.runtime._binding import disable_leak_checker
 
 from torch_shark.errors import SharkError
+from torch_shark.runtime.timeline import Timeline
 
 # Above the largest stack that the compiler's stack allocation limit lets a kernel use; the default
 # is too small for it, and the process would crash.
@@ -61,6 +62,8 @@ class Device:
         self.hal_device = rt.get_device(driver, cache=False)
         self.hal_module = rt.create_hal_module(self.instance, self.hal_device)
         self.allocator = self.hal_device.allocator
+        self.timeline = Timeline(self.hal_device)
+        self.lock = threading.Lock()
 
     def load(self, vmfb: bytes) -> tuple[rt.VmContext, rt.VmModule]:
         """Load an executable into a context of its own.
@@ -87,6 +90,7 @@ class Device:
 
     def close(self) -> None:
         """Release the device; it can't be used afterwards."""
+        self.timeline.close()
         self.hal_module = self.allocator = self.hal_device = self.instance = None
 
 

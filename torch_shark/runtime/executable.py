@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import iree.runtime as rt
-from iree.runtime._binding import ArgumentPacker, InvokeContext, _invoke_statics
 
 from torch_shark.errors import ExecutableLoadError, SharkError
 from torch_shark.lowering.interface import BufferType, RegionInterface
 from torch_shark.runtime.device import close_at_exit, get_device
 from torch_shark.runtime.interop import NativeBuffer, ViewType, import_buffer
 from torch_shark.runtime.scalars import Scalar, scalar_vectors
+
+# IREE makes two functions of each: one that waits, and one that takes fences instead.
+_ASYNC = "$async"
 
 _DRIVERS = {"cpu": "local-task"}
 
@@ -60,7 +61,6 @@ class Executable:
         origin: str = "the compiler",
     ) -> None:
         self.interface = interface
-        self._lock = threading.Lock()
         self._device = get_device(_DRIVERS[target])
         self._device.check_process()
         try:
@@ -68,14 +68,12 @@ class Executable:
         except Exception as error:  # the bindings raise whatever IREE's status code maps to
             raise ExecutableLoadError(target, origin, str(error)) from error
         module_name, _, name = interface.function.rpartition(".")
-        self._function = module.lookup_function(name)
+        self._function = module.lookup_function(name + _ASYNC)
         if self._function is None or module.name != module_name:
             found = [f"{module.name}.{exported}" for exported in module.function_names]
             reason = f"expected function {interface.function}, got {', '.join(found)}"
             raise ExecutableLoadError(target, origin, reason)
 
-        self._packer = ArgumentPacker(_invoke_statics)
-        self._invoke_context = InvokeContext(self._device.hal_device)
         self._results = rt.VmVariantList(0)
         self._input_types = [_view_type(buffer) for buffer in interface.inputs]
         self._output_types = [_view_type(buffer) for buffer in interface.outputs]
@@ -98,11 +96,13 @@ class Executable:
         Raises:
             ExecutableRunError: IREE reports an error; else what `prepare` raises.
         """
-        with self._lock:
-            invoke, arguments = self.prepare(inputs, outputs, scalars)
+        with self._device.lock:
+            begin, arguments, wait = self.prepare(inputs, outputs, scalars)
             try:
-                invoke(*arguments)
+                begin(*arguments)
+                wait()
             except Exception as error:
+                self.restart()
                 raise ExecutableRunError(self.interface.function, str(error)) from error
 
     def prepare(
@@ -110,14 +110,17 @@ class Executable:
         inputs: Sequence[NativeBuffer],
         outputs: Sequence[NativeBuffer],
         scalars: Sequence[Scalar] = (),
-    ) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the call that runs the region, and its arguments; it is valid until the next.
+    ) -> tuple[Callable[..., None], tuple[Any, ...], Callable[[], None]]:
+        """Return the call that begins a run, its arguments, and the call that waits for its end.
+
+        The run begins when those before it on the device are over; to wait for it is to wait for
+        them. Once this has returned it has to begin, or else `restart` be called.
 
         Args:
-            inputs: one buffer for each input of the interface.
-            outputs: one buffer for each output, overwritten. None may share memory with an input
-                or another output: IREE orders no reads before such a write. What is overwritten in
-                place holds the old content.
+            inputs: one buffer for each input of the interface, kept until the end of the run.
+            outputs: one buffer for each output, likewise; overwritten. None may share memory with
+                an input or another output: IREE orders no reads before such a write. What is
+                overwritten in place holds the old content.
             scalars: one value for each scalar of the interface.
 
         Raises:
@@ -136,8 +139,15 @@ class Executable:
         views = self._views(inputs, self._input_types)
         views += [vector.fill(scalars) for vector in self._scalars]
         views += self._views(outputs, self._output_types)
-        arguments = self._packer.pack(self._invoke_context, views, {})
-        return self._context.invoke, (self._function, arguments, self._results)
+        before, after = self._device.timeline.next()
+        arguments = rt.VmVariantList(len(views) + 2)
+        for value in (*views, before, after):
+            arguments.push_ref(value)
+        return self._context.invoke, (self._function, arguments, self._results), after.wait
+
+    def restart(self) -> None:
+        """Go on after a run that failed, or did not begin. Earlier ones have to be waited for."""
+        self._device.timeline.restart()
 
     def _views(
         self, buffers: Sequence[NativeBuffer], types: list[ViewType]
@@ -150,10 +160,10 @@ class Executable:
 
     def close(self) -> None:
         """Unload the executable; it can't be called afterwards."""
-        with self._lock:
+        with self._device.lock:
             self._scalars = []
             self._context = self._function = None
-            self._packer = self._invoke_context = self._results = None
+            self._results = None
 
 
 def _view_type(buffer: BufferType) -> ViewType:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import iree.runtime as rt
 import numpy as np
@@ -19,8 +21,20 @@ _KINDS: tuple[tuple[ScalarKind, type[np.generic], int], ...] = (
 )
 
 
+@dataclass(slots=True)
+class _Slot:
+    """Memory for the scalars of the run of a number."""
+
+    values: np.ndarray[tuple[int], np.dtype]
+    view: rt.HalBufferView
+    memory: ImportedBuffer
+    run: int = 0
+
+
 class ScalarVector:
-    """The scalars of one kind, in memory that is imported once and filled at each call.
+    """The scalars of one kind, in memory that is imported once and filled for each run.
+
+    Runs overlap with the making of the next: each has memory of its own until it is over.
 
     Args:
         device: of the executable.
@@ -32,19 +46,29 @@ class ScalarVector:
     def __init__(
         self, device: Device, dtype: type[np.generic], element_type: int, positions: list[int]
     ) -> None:
+        self._device = device
+        self._dtype = dtype
         self._positions = positions
-        self._values = _aligned_zeros(len(positions), dtype)
-        self._imported = ImportedBuffer(device, self._values.ctypes.data, self._values.nbytes)
         self._view_type = ((len(positions),), element_type)
+        self._slots: deque[_Slot] = deque()
 
     def fill(self, scalars: Sequence[Scalar]) -> rt.HalBufferView:
-        """Take this vector's scalars from those of a call and return the view of it.
+        """Take this vector's scalars from those of the timeline's next run; return the view of it.
 
         Raises:
             OverflowError: an integer does not fit in 64 bits.
         """
-        self._values[:] = [scalars[position] for position in self._positions]
-        return self._imported.view(self._view_type)
+        timeline = self._device.timeline
+        if self._slots and timeline.is_done(self._slots[0].run):
+            slot = self._slots.popleft()
+        else:
+            values = _aligned_zeros(len(self._positions), self._dtype)
+            memory = ImportedBuffer(self._device, values.ctypes.data, values.nbytes)
+            slot = _Slot(values, memory.view(self._view_type), memory)
+        slot.values[:] = [scalars[position] for position in self._positions]
+        slot.run = timeline.last + 1
+        self._slots.append(slot)
+        return slot.view
 
 
 def scalar_vectors(device: Device, kinds: Sequence[ScalarKind]) -> list[ScalarVector]:
