@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <iostream>
 #include <sstream>
 #include <unordered_map>
@@ -10,7 +9,7 @@
 
 #include "dispatch/config.h"
 #include "dispatch/device/native_device.h"
-#include "dispatch/device/pool.h"
+#include "dispatch/exec/buffers.h"
 #include "dispatch/exec/failures.h"
 #include "dispatch/exec/indices.h"
 #include "dispatch/exec/overlaps.h"
@@ -22,80 +21,6 @@
 
 namespace torch_shark {
 namespace {
-
-using Buffer = c10::intrusive_ptr<NativeBuffer>;
-
-Buffer fresh(size_t nbytes) { return c10::make_intrusive<NativeBuffer>(allocate_native(nbytes)); }
-
-Buffer copied(const c10::Storage& memory) {
-  Buffer copy = fresh(memory.nbytes());
-  std::memcpy(copy->storage.mutable_data(), memory.data(), memory.nbytes());
-  return copy;
-}
-
-// Memory within other memory, which it keeps.
-c10::Storage part_of(const c10::Storage& memory, const Piece& piece) {
-  auto* kept = new c10::Storage(memory);
-  auto* first = static_cast<std::byte*>(memory.mutable_data()) + piece.offset;
-  return {c10::Storage::use_byte_size_t(), piece.nbytes,
-          c10::DataPtr(
-              first, kept, [](void* memory) { delete static_cast<c10::Storage*>(memory); },
-              memory.device())};
-}
-
-// Memory that came from elsewhere may lie where executables cannot read it, and so may a piece.
-bool is_readable(DeviceStorage& storage, const Piece& piece) {
-  const auto first = reinterpret_cast<uintptr_t>(storage.native().storage.data()) + piece.offset;
-  return first % CpuPool::kAlignment == 0;
-}
-
-// What a storage holds, or a piece of it, where executables can read it.
-Buffer content(DeviceStorage& storage, const Piece& piece) {
-  const c10::Storage& memory = storage.native().storage;
-  const bool readable = is_readable(storage, piece);
-  if (piece.nbytes == storage.nbytes) {
-    return readable ? storage.buffer : copied(memory);
-  }
-  const c10::Storage part = part_of(memory, piece);
-  return readable ? c10::make_intrusive<NativeBuffer>(part) : copied(part);
-}
-
-// A copy of what a storage holds. One that is new holds zeros from now on, as it does for regions,
-// so that what no operator writes is equal in both.
-Buffer copy_of(DeviceStorage& storage) {
-  if (!storage.buffer) {
-    std::memset(storage.native().storage.mutable_data(), 0, storage.nbytes);
-  }
-  return copied(storage.buffer->storage);
-}
-
-at::Tensor flat(const c10::Storage& memory, c10::ScalarType dtype) {
-  const auto count = static_cast<int64_t>(memory.nbytes() / c10::elementSize(dtype));
-  return native_tensor(memory, {count}, {1}, 0, dtype);
-}
-
-Buffer fresh_for(const Place& part) {
-  const auto& [sizes, strides, dtype] = part.geometry;
-  return fresh(c10::multiply_integers(sizes) * c10::elementSize(dtype));
-}
-
-// A result that is to be copied to its place.
-at::Tensor elements(const Place& part, const NativeBuffer& result) {
-  const auto& [sizes, strides, dtype] = part.geometry;
-  return flat(result.storage, dtype).slice(0, 0, c10::multiply_integers(sizes)).view(sizes);
-}
-
-// A region's result becomes the memory of its storage, unless someone else uses the old memory too.
-void give(DeviceStorage& storage, Buffer result) {
-  if (result == storage.buffer) {
-    return;
-  }
-  if (storage.buffer && storage.buffer->storage.use_count() > 1) {
-    std::memcpy(storage.buffer->storage.mutable_data(), result->storage.data(), storage.nbytes);
-  } else {
-    storage.buffer = std::move(result);
-  }
-}
 
 // Ways of a region: native replay, then its candidates. Ways of a plan: native replay, its steps.
 constexpr size_t kNative = 0;

@@ -45,7 +45,7 @@ struct OpInfo {
   bool writes;                                 // writes at least one argument
   bool fresh_results;                          // makes at least one tensor
   // On other devices its kernel is made of in-place operators, which count the versions of what
-  // they write; nothing above a kernel does. So it is for the recorder to count (in-place foreach).
+  // they write; nothing above a kernel does. So it is for the recorder to count (some out= forms).
   bool counts_versions;
   mutable std::atomic<uint64_t> native_steps{0};
   mutable std::atomic<uint64_t> last_taken{0};  // see ops/trial.cpp

@@ -62,6 +62,9 @@ const std::vector<OpPolicy>& table() {
        .dispatch = decompose,
        .why = "lengths and batch sizes stay on the CPU"},
       {.name = "aten::_lazy_clone", .dispatch = decompose},
+      {.name = "aten::_foreach_*",
+       .dispatch = decompose,
+       .why = "the CPU's kernels are loops too; one by one, equal tensors share a region"},
       // Without a generator the CPU would draw from its own; their parts take ours.
       {.name = "aten::rand.out", .dispatch = decompose, .why = "takes no generator"},
       {.name = "aten::randint.out", .dispatch = decompose, .why = "takes no generator"},
@@ -112,7 +115,6 @@ const std::vector<OpPolicy>& table() {
       {.name = "aten::_index_put_impl_", .cpu_operands = true},
       {.name = "aten::_unsafe_index.Tensor", .cpu_operands = true, .size_from_masks = true},
       {.name = "aten::_unsafe_index_put", .cpu_operands = true},
-      {.name = "aten::_foreach_copy*", .cpu_operands = true},
   };
   return rows;
 }

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from checking import check
-from recording import record
 from torch.nn import functional
 
 from torch_shark.planner import Planner
@@ -164,12 +163,6 @@ def test_integers_are_compared_with_floats_of_the_default_dtype(
         if torch.get_default_dtype() == torch.float32:
             request.getfixturevalue("default_float64")
     assert planner.stats.compiles == 2
-
-
-def test_foreach_functions_that_do_not_link_are_native(planner: Planner) -> None:
-    recording = record(lambda x: torch._foreach_sin([x]), torch.rand(3, dtype=torch.float64))
-    planner.plan(recording.record)
-    assert planner.stats.compiles == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])

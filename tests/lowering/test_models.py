@@ -55,7 +55,7 @@ def _train(model: nn.Module, optimizer: Any, x: torch.Tensor, target: torch.Tens
 
 def test_training_a_perceptron_with_sgd(planner: Planner) -> None:
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
     step = _train(model, optimizer, torch.randn(5, 8), torch.tensor([0, 1, 2, 3, 0]))
     for _ in range(3):
         run = check(planner, step)
@@ -74,7 +74,7 @@ def test_training_a_convolutional_net_with_adam(planner: Planner) -> None:
         nn.Flatten(),
         nn.Linear(64, 4),
     )
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, foreach=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, foreach=False)
     step = _train(model, optimizer, torch.randn(5, 3, 8, 8), torch.tensor([0, 1, 2, 3, 0]))
     step()
     counts = [state["step"] for state in optimizer.state.values()]

@@ -422,23 +422,6 @@ def test_gradient_of_an_embedding(planner: Planner) -> None:
     )
 
 
-def test_foreach(planner: Planner) -> None:
-    def run(x: torch.Tensor, y: torch.Tensor) -> Any:
-        both = [x, y]
-        torch._foreach_mul_(both, 0.9)
-        torch._foreach_addcdiv_(both, both, [x.abs() + 1, y.abs() + 1], [0.1, 0.2])
-        torch._foreach_lerp_(both, [x + 1, y + 1], 0.2)
-        roots = torch._foreach_sqrt([x.abs(), y.abs()])
-        torch._foreach_div_(roots, [2.0, 3.0])
-        torch._foreach_addcmul_(both, roots, roots, 0.5)
-        torch._foreach_maximum_(both, roots)
-        norms = torch._foreach_norm(both)
-        torch._foreach_copy_(roots, both)
-        return both, roots, norms
-
-    check(planner, run, torch.randn(4, 6), torch.randn(5))
-
-
 @pytest.mark.parametrize("amsgrad", [False, True])
 def test_fused_adam(planner: Planner, amsgrad: bool) -> None:
     step = torch.tensor(3.0)
@@ -532,12 +515,15 @@ def test_gradients_of_max_pools(planner: Planner, shape: Any, kernel: Any, nativ
 
 
 def test_a_list_that_names_a_tensor_twice(planner: Planner) -> None:
-    check(
-        planner,
-        lambda x, y: [torch._foreach_add_([x, y, x], 1), x, y][1:],
-        *torch.randn(2, 3),
-        native=["aten::_foreach_add_.Scalar"],
-    )
+    def run(p: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        aten._fused_sgd_(
+            *[[p, p], [g, g], []],
+            **{"weight_decay": 0.0, "momentum": 0.0, "lr": 0.1, "dampening": 0.0},
+            **{"nesterov": False, "maximize": False, "is_first_step": True},
+        )
+        return p
+
+    check(planner, run, *torch.randn(2, 3), native=["aten::_fused_sgd_"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

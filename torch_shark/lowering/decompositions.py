@@ -14,7 +14,7 @@ import torch
 
 from torch_shark.lowering import (
     bodies_conv,
-    bodies_foreach,
+    bodies_fused,
     bodies_index,
     bodies_math,
     bodies_nn,
@@ -29,7 +29,7 @@ from torch_shark.lowering.operators import find_operator
 # Importing a module of bodies registers what it holds.
 _MODULES = (
     bodies_conv,
-    bodies_foreach,
+    bodies_fused,
     bodies_index,
     bodies_math,
     bodies_nn,

@@ -293,7 +293,7 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
     results = [ref.dtype for ref in entry.outputs if ref is not None]
     given = [ref.dtype for ref in refs]
     floats = [dtype for dtype in (*given, *results) if dtype.is_floating_point]
-    if torch.float64 in floats and packet.removeprefix("_foreach_") in _NO_FLOAT64:
+    if torch.float64 in floats and packet in _NO_FLOAT64:
         return "IREE cannot link this function in float64"
     if packet in _SUMS_IN_OPERAND_DTYPE and any(
         dtype in (torch.float16, torch.bfloat16) for dtype in floats

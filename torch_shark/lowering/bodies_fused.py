@@ -1,8 +1,7 @@
-"""The `_foreach_*` operators, written out tensor by tensor, and the fused optimizers."""
+"""The fused optimizers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,111 +11,6 @@ from torch_shark.lowering.bodies import body, in_float32
 
 Tensor = torch.Tensor
 TensorList = list[Tensor]
-
-_UNARY = [
-    "abs",
-    "acos",
-    "asin",
-    "atan",
-    "ceil",
-    "cos",
-    "cosh",
-    "erf",
-    "erfc",
-    "exp",
-    "expm1",
-    "floor",
-    "frac",
-    "lgamma",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "neg",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trunc",
-    "zero",
-]
-_BINARY: dict[str, Callable[..., Tensor]] = {
-    "add": pointwise.add,
-    "sub": pointwise.sub,
-    "mul": pointwise.mul,
-    "div": pointwise.div,
-    "maximum": pointwise.maximum,
-    "minimum": pointwise.minimum,
-    "clamp_min": pointwise.maximum,
-    "clamp_max": pointwise.minimum,
-}
-_TERNARY = {"addcmul": pointwise.addcmul, "addcdiv": pointwise.addcdiv}
-
-
-def _register_unary(name: str) -> None:
-    function = pointwise.zero if name == "zero" else getattr(torch.ops.aten, name)
-
-    @body(f"_foreach_{name}")
-    def unary(self: TensorList) -> TensorList:
-        return [function(x) for x in self]
-
-
-def _register_binary(name: str, function: Callable[..., Tensor]) -> None:
-    @body(f"_foreach_{name}.Scalar", f"_foreach_{name}.Tensor", liftable=True)
-    def with_scalar(self: TensorList, other: Any, *alpha: Any) -> TensorList:
-        return [function(x, other, *alpha) for x in self]
-
-    @body(f"_foreach_{name}.List", f"_foreach_{name}.ScalarList", liftable=True)
-    def with_list(self: TensorList, other: list[Any], *alpha: Any) -> TensorList:
-        return [function(x, y, *alpha) for x, y in zip(self, other, strict=True)]
-
-
-def _register_ternary(name: str, function: Callable[..., Tensor]) -> None:
-    @body(f"_foreach_{name}.Scalar", liftable=True)
-    def with_scalar(self: TensorList, a: TensorList, b: TensorList, value: Any = 1) -> TensorList:
-        return [function(*items, value) for items in zip(self, a, b, strict=True)]
-
-    @body(f"_foreach_{name}.ScalarList", f"_foreach_{name}.Tensor", liftable=True)
-    def with_list(self: TensorList, a: TensorList, b: TensorList, values: Any) -> TensorList:
-        return [function(*items) for items in zip(self, a, b, values, strict=True)]
-
-
-for _name in _UNARY:
-    _register_unary(_name)
-for _name, _function in _BINARY.items():
-    _register_binary(_name, _function)
-for _name, _function in _TERNARY.items():
-    _register_ternary(_name, _function)
-
-
-@body("_foreach_lerp.Scalar", liftable=True)
-def lerp_scalar(self: TensorList, end: TensorList, weight: Any) -> TensorList:
-    """Return `lerp` of each pair by one weight."""
-    return [pointwise.lerp(a, b, weight) for a, b in zip(self, end, strict=True)]
-
-
-@body("_foreach_lerp.List", "_foreach_lerp.ScalarList", liftable=True)
-def lerp_list(self: TensorList, end: TensorList, weights: list[Any]) -> TensorList:
-    """Return `lerp` of each pair by its own weight."""
-    return [pointwise.lerp(*items) for items in zip(self, end, weights, strict=True)]
-
-
-@body("_foreach_copy")
-def copy(self: TensorList, src: TensorList, non_blocking: bool = False) -> TensorList:
-    """Return each source in the dtype of its destination."""
-    return [pointwise.copy(a, b) for a, b in zip(self, src, strict=True)]
-
-
-@body("_foreach_norm.Scalar")
-def norm(self: TensorList, order: float = 2, dtype: torch.dtype | None = None) -> TensorList:
-    """Return the norm of each tensor."""
-    return [torch.linalg.vector_norm(x, order, dtype=dtype) for x in self]
 
 
 @body("_fused_adam", "_fused_adam.tensor_lr", liftable=True)
