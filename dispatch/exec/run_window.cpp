@@ -46,16 +46,6 @@ struct InFlight {
 class WindowRun {
  public:
   explicit WindowRun(Window& window) : window_(window), origins_(window) {}
-  ~WindowRun() {
-    if (in_flight_.wait) {  // an exception goes by; the memory has to last
-      try {
-        in_flight_.wait();
-      } catch (const std::exception&) {
-      }
-    }
-  }
-  WindowRun(const WindowRun&) = delete;
-  WindowRun& operator=(const WindowRun&) = delete;
 
   std::exception_ptr run() {
     const Policy policy = config().policy.load(std::memory_order_relaxed);
@@ -115,8 +105,13 @@ class WindowRun {
   }
 
   void run_steps(const Plan& plan) {
-    for (const auto& step : plan.steps) {
-      std::visit([this](const auto& each) { run_step(each); }, step);
+    try {
+      for (const auto& step : plan.steps) {
+        std::visit([this](const auto& each) { run_step(each); }, step);
+      }
+    } catch (...) {  // no memory, say: what has begun is as it would be without that
+      finish();
+      throw;
     }
     finish();
   }
