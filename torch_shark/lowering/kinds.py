@@ -17,7 +17,12 @@ from torch_shark.lowering.indices import IndexLimit, index_limits
 from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.operators import Operator, find_operator
 from torch_shark.lowering.scalars import LIFTABLE, liftable_positions, lifted_kind
-from torch_shark.lowering.support import draws_random, native_reason, written_arguments
+from torch_shark.lowering.support import (
+    draws_random,
+    native_reason,
+    written_arguments,
+    written_values,
+)
 from torch_shark.lowering.views import covers_storage, is_part
 from torch_shark.record import Entry, HostScalar, StorageInfo, TensorRef
 
@@ -164,13 +169,8 @@ def written_parts(
     operator: Operator | None, entry: Entry, storages: Sequence[StorageInfo]
 ) -> list[TensorRef]:
     """Returns what an entry writes of storages that are written in part."""
-    written = [] if operator is None else written_arguments(operator, entry)
-    refs = (
-        ref
-        for i in written
-        for ref in (entry.args[i] if isinstance(entry.args[i], list) else [entry.args[i]])
-    )
-    return [ref for ref in refs if ref is not None and is_part(ref, storages[ref.storage])]
+    written = [] if operator is None else written_values(operator, entry)
+    return [ref for ref in written if ref is not None and is_part(ref, storages[ref.storage])]
 
 
 def _lifted(operator: Operator, entry: Entry) -> tuple[tuple[int, int | None, ScalarKind], ...]:

@@ -121,16 +121,13 @@ def partition(placed: Placed) -> list[Group]:
         for p in before:
             level = max(level, levels[p] + (native[p] != is_native))
         if not is_native:
-            # An index is checked before the region that uses it: it must be there by then.
-            for s, _ in kind.limits:
-                p = writer.get(local[s], -1)
-                if p >= 0 and not native[p]:
-                    level = max(level, levels[p] + 1)
-            # A part gets to its place after the region that makes it.
-            for s in (*kind.reads, *kind.writes):
-                p = part_writer.get(local[s], -1)
-                if p >= 0 and not native[p]:
-                    level = max(level, levels[p] + 1)
+            # An index is checked before the region that uses it: it must be there by then. A part
+            # gets to its place after the region that makes it.
+            awaited = [writer.get(local[s]) for s, _ in kind.limits]
+            awaited += [part_writer.get(local[s]) for s in (*kind.reads, *kind.writes)]
+            for earlier in awaited:
+                if earlier is not None and not native[earlier]:
+                    level = max(level, levels[earlier] + 1)
         levels[e] = level
         for p in before:
             edges.append((p, e))

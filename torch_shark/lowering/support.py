@@ -195,6 +195,12 @@ def written_arguments(operator: Operator, entry: Entry) -> tuple[int, ...]:
     return operator.written if real is None else real(entry)
 
 
+def written_values(operator: Operator, entry: Entry) -> list[Any]:
+    """Returns what the entry writes of its arguments, lists flattened; absent ones are None."""
+    positions = written_arguments(operator, entry)
+    return [value for i in positions for value in _as_list(entry.args[i])]
+
+
 def draws_random(operator: Operator, entry: Entry) -> bool:
     """Tells whether the entry takes numbers from a generator."""
     if entry.op == _ATTENTION:
@@ -252,27 +258,25 @@ def _reason_in_data(entry: Entry, storages: Sequence[StorageInfo]) -> str | None
 def _reason_in_writes(
     operator: Operator, entry: Entry, storages: Sequence[StorageInfo]
 ) -> str | None:
-    positions = written_arguments(operator, entry)
     if operator.written and operator.functional is None:
         return "it writes its arguments in a way of its own"
     seen: set[TensorRef] = set()
-    for position in positions:
-        for ref in _as_list(entry.args[position]):
-            if isinstance(ref, HostScalar):
-                return f"it writes a tensor of the host ({entry.op})"
-            if ref is None:
-                continue
-            if ref in seen:
-                return "it writes a tensor twice"
-            seen.add(ref)
-            info = storages[ref.storage]
-            if overlaps_itself(ref):
-                return "it writes to a tensor that overlaps itself"
-            if any(_may_meet(ref, other) for other in argument_values(entry)):
-                return "it reads what it writes by another geometry"
-            written = math.prod(ref.sizes) * ref.dtype.itemsize
-            if info.nbytes > _LARGE_STORAGE_BYTES and written * _SMALL_WRITE_SHARE < info.nbytes:
-                return "it writes a small part of a large storage"
+    for ref in written_values(operator, entry):
+        if isinstance(ref, HostScalar):
+            return f"it writes a tensor of the host ({entry.op})"
+        if ref is None:
+            continue
+        if ref in seen:
+            return "it writes a tensor twice"
+        seen.add(ref)
+        info = storages[ref.storage]
+        if overlaps_itself(ref):
+            return "it writes to a tensor that overlaps itself"
+        if any(_may_meet(ref, other) for other in argument_values(entry)):
+            return "it reads what it writes by another geometry"
+        written = math.prod(ref.sizes) * ref.dtype.itemsize
+        if info.nbytes > _LARGE_STORAGE_BYTES and written * _SMALL_WRITE_SHARE < info.nbytes:
+            return "it writes a small part of a large storage"
     return None
 
 

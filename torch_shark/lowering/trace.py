@@ -22,7 +22,7 @@ from torch_shark.lowering.places import keep_places_apart
 from torch_shark.lowering.region import Region, ScalarSlot
 from torch_shark.lowering.rounding import rounded, wants_rounded
 from torch_shark.lowering.scalars import compute_dtype
-from torch_shark.lowering.support import written_arguments
+from torch_shark.lowering.support import written_values
 from torch_shark.lowering.views import (
     build_view,
     covers_storage,
@@ -165,7 +165,6 @@ class _Replay:
         )
         if along_nothing:
             args = [_with_a_dim(value) for value in args]
-        written = written_arguments(operator, entry)
         if operator.functional is not None:
             results = decompositions.call(
                 operator.functional, [args[i] for i in operator.functional_args]
@@ -173,11 +172,7 @@ class _Replay:
         else:
             results = decompositions.call(entry.op, args)
         flat = _flatten(results)
-        targets = [
-            ref
-            for i in written
-            for ref in (entry.args[i] if isinstance(entry.args[i], list) else [entry.args[i]])
-        ]
+        targets = written_values(operator, entry)
         if operator.functional is None:
             targets = [*entry.outputs, *targets]
         for ref, value in zip(targets, flat, strict=True):
