@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from torch_shark.lowering.artifact import Answer
     from torch_shark.lowering.region import Region
     from torch_shark.plan import Step
-    from torch_shark.planner import Planner, PlannerStats
+    from torch_shark.planner import Compile, Planner, PlannerStats, Waiting
     from torch_shark.record import WindowRecord
     from torch_shark.store import KeyParts
     from torch_shark.targets import Target
-    from torch_shark.workers import Pool
+    from torch_shark.workers import Pool, Request
 
 _lock = threading.Lock()
 _planners: dict[str, Planner] = {}
@@ -75,7 +75,7 @@ def plan(record: WindowRecord) -> list[Step]:
 
     def work() -> None:
         try:
-            answer.set_result(_plan("iree", record))
+            answer.set_result(_planner("iree").plan(record))
         except BaseException as error:
             answer.set_exception(error)
 
@@ -86,21 +86,29 @@ def plan(record: WindowRecord) -> list[Step]:
 def request(record: WindowRecord, signature: _C.Signature) -> None:
     """Begin to plan a window; the core is handed the steps when they are there.
 
-    A window that cannot be planned stays native; that is told once, for it is a fault of ours.
+    A window that waits for the compiler keeps no other waiting. One that cannot be planned stays
+    native; that is told once, for it is a fault of ours.
     """
+    work = _work("auto")
 
-    def work() -> None:
+    def planning() -> Waiting[None]:
+        steps = yield from _planner("auto").planning(record)
+        _C.install_plan(signature, steps)
+
+    def advance() -> None:
         try:
-            steps = _plan("auto", record)
+            answer = next(waiting, None)
         except Exception as error:
             print(f"[shark] planning a window failed; it runs natively: {error!r}", file=sys.stderr)
-        else:
-            _C.install_plan(signature, steps)
-        finally:
+            answer = None
+        if answer is None:
             _pending.remove(signature)
+        else:
+            answer.add_done_callback(lambda _: work.put(advance))
 
+    waiting = planning()
     _pending.append(signature)
-    _work("auto").put(work)
+    work.put(advance)
 
 
 def pending() -> int:
@@ -119,16 +127,6 @@ def _work(policy: str) -> SimpleQueue[Callable[[], None]]:
 
     threading.Thread(target=serve, name=f"shark_planner_{policy}", daemon=True).start()
     return work
-
-
-def _plan(policy: str, record: WindowRecord) -> list[Step]:
-    planner = _planner(policy)
-    before = planner.stats.compiles
-    steps = planner.plan(record)
-    if config.debug >= 1 and planner.stats.compiles > before:
-        for miss in planner.stats.misses[before - planner.stats.compiles :]:
-            print(f"[shark] compiled region {miss}", file=sys.stderr)
-    return steps
 
 
 def stats() -> PlannerStats:
@@ -175,6 +173,7 @@ def _planner(policy: str) -> Planner:
 
 def _make_planner(policy: str) -> Planner:
     from torch_shark.measure import Measured
+    from torch_shark.patience import Patience
     from torch_shark.planner import Planner
     from torch_shark.runtime.executable import Executable
     from torch_shark.targets import get_target
@@ -182,15 +181,24 @@ def _make_planner(policy: str) -> Planner:
     target = get_target(config.target)
     disk = DiskCache(config.cache_dir, config.cache_max_bytes) if config.disk_cache else None
     store = _CacheOnDisk(disk) if disk is not None else None
-    measured = Measured(target.candidates(), store) if policy == "auto" else None
-    return Planner(target, _compile, Executable, store, measured)
+    if policy == "auto":
+        patience = Patience(config.compile_delay / 1000, _pool().submit)
+        measured = Measured(target.candidates(), store)
+        return Planner(target, _compiling(patience.submit), Executable, store, measured)
+    return Planner(target, _compiling(_pool().submit), Executable, store)
 
 
-def _compile(region: Region, targets: Sequence[Target]) -> Future[Answer]:
+def _compiling(submit: Callable[[Request], Future[Answer]]) -> Compile:
+    """The planner's way to have a region compiled."""
     from torch_shark.workers import Request
 
-    dumps = config.dump_dir or config.cache_dir / "failed"
-    return _pool().submit(Request(region, tuple(targets), dumps))
+    def compile_region(region: Region, targets: Sequence[Target]) -> Future[Answer]:
+        if config.debug >= 1:
+            print(f"[shark] compiling {region.operators()}", file=sys.stderr)
+        dumps = config.dump_dir or config.cache_dir / "failed"
+        return submit(Request(region, tuple(targets), dumps))
+
+    return compile_region
 
 
 @cache

@@ -175,6 +175,12 @@ class Config:
 
     compile_workers = Knob(1, to_int(1, 256), "Processes that compile, at most, at low priority.")
     compile_memory = Knob(4 << 30, to_int(1 << 30), "The most memory of such a process, in bytes.")
+    compile_delay = Knob(
+        2000,
+        to_int(0),
+        "Under `auto`, the milliseconds from the first region that is worth compiling to the first"
+        " compilation.",
+    )
     compile_seconds = Knob(300, to_int(1), "How long a region may compile before it stays native.")
 
     def __init__(self) -> None:

@@ -6,10 +6,10 @@ finds its regions in the store traces nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from torch_shark.environment import environment
 from torch_shark.lowering.artifact import Answer, Artifact, LoweringError
@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from torch_shark._C import Choice
 
 
+T = TypeVar("T")
+
 # Compiles a region for each of some targets.
 Compile = Callable[[Region, Sequence[Target]], Future[Answer]]
+# Work that goes on when what it yields has its result.
+Waiting = Generator[Future[Answer], None, T]
 
 
 class Measure(Protocol):
@@ -120,7 +124,17 @@ class Planner:
         self._blameless: set[bytes] = set()
 
     def plan(self, record: WindowRecord) -> list[Step]:
-        """Return the steps of a window, compiling what is not yet known."""
+        """Return the steps of a window, compiling what is not yet known and waiting for it."""
+        planning = self.planning(record)
+        while True:
+            try:
+                next(planning).result()
+            except StopIteration as end:
+                steps: list[Step] = end.value
+                return steps
+
+    def planning(self, record: WindowRecord) -> Waiting[list[Step]]:
+        """Make the steps of a window; others may be made while this waits for the compiler."""
         self.stats.plans += 1
         found = [self._kinds.find(entry, record.storages) for entry in record.entries]
         kinds = [kind for kind, _ in found]
@@ -131,7 +145,7 @@ class Planner:
                 self._native_reason(record, e, kinds[e]) is not None for e in range(len(kinds))
             ]
             placed = Placed(record, kinds, numbers, native, live)
-            steps = self._steps(placed)
+            steps = yield from self._steps(placed)
             if steps is not None:
                 return steps
 
@@ -152,7 +166,7 @@ class Planner:
             return "the native kernel is faster"
         return self._unsupported.get(kind.digest)
 
-    def _steps(self, placed: Placed) -> list[Step] | None:
+    def _steps(self, placed: Placed) -> Waiting[list[Step] | None]:
         """The steps, or None if an entry proved unsupported: then the partition is another."""
         uses = find_uses(placed)
         known = len(self._unsupported)
@@ -172,7 +186,7 @@ class Planner:
                 if self._runs_natively(plan, placed):
                     steps.extend(map(NativeStep, plan.entries))
                     continue
-                loaded = self._find(plan, placed, uses)
+                loaded = yield from self._find(plan, placed, uses)
                 if loaded is not None:
                     steps.append(_region_step(plan, placed, loaded))
                 elif plan.digest in self._given_up:
@@ -201,10 +215,7 @@ class Planner:
         if plan.digest not in self._compiling:
             stored = self._stored(plan)
             if stored is None:
-                region = extract(plan, placed)
-                self.stats.misses.append(f"{plan.digest.hex()}: {region.operators()}")
-                self.stats.compiles += 1
-                answer = self._compile(region, self._candidates(plan))
+                answer = self._compile(extract(plan, placed), self._candidates(plan))
                 self._fresh.add(plan.digest)
             else:
                 self.stats.disk_hits += 1
@@ -229,12 +240,18 @@ class Planner:
             artifacts.append(artifact)
         return Answer(tuple(artifacts), lasting=True)
 
-    def _find(self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]) -> _Loaded | None:
+    def _find(
+        self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]
+    ) -> Waiting[_Loaded | None]:
         """The region's executables, or None if none of them is there."""
         if plan.digest in self._loaded:
             self.stats.memory_hits += 1
             return self._loaded[plan.digest]
-        answer = self._begin(plan, placed).result()
+        future = self._begin(plan, placed)
+        yield future
+        if plan.digest in self._loaded:  # by another window that waited for it
+            return self._loaded[plan.digest]
+        answer = future.result()
         del self._compiling[plan.digest]
         self.stats.lowering_seconds += answer.lowering_seconds
         self.stats.compiling_seconds += answer.compiling_seconds
@@ -243,11 +260,14 @@ class Planner:
         if loaded is None and not answer.lasting:
             self._given_up.add(plan.digest)
         elif loaded is None:
-            self._blame(plan, placed, uses)
+            yield from self._blame(plan, placed, uses)
         return loaded
 
     def _load_all(self, answer: Answer, plan: RegionPlan, placed: Placed) -> _Loaded | None:
         region = extract(plan, placed)
+        if plan.digest in self._fresh:
+            self.stats.misses.append(f"{plan.digest.hex()}: {region.operators()}")
+            self.stats.compiles += 1
         targets, executables = [], []
         for target, artifact in zip(self._candidates(plan), answer.artifacts, strict=True):
             if answer.lasting and plan.digest in self._fresh and self._store is not None:
@@ -278,41 +298,44 @@ class Planner:
         except Exception as error:  # IREE finds some faults of a region only when it is loaded
             raise LoweringError("loading", region, str(error)) from error
 
-    def _blame(self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]) -> None:
+    def _blame(self, plan: RegionPlan, placed: Placed, uses: Sequence[Uses]) -> Waiting[None]:
         """Finds the entries of a failed region that do not compile by themselves."""
         if len(plan.entries) == 1:
-            reason = self._reason(plan.entries[0], placed)
+            reason = yield from self._reason(plan.entries[0], placed)
             digest = placed.kinds[plan.entries[0]].digest
             self._unsupported[digest] = reason or "it compiles alone, but not as it is used here"
         else:
-            self._search(plan.entries, placed, uses)
+            yield from self._search(plan.entries, placed, uses)
 
-    def _search(self, entries: tuple[int, ...], placed: Placed, uses: Sequence[Uses]) -> None:
+    def _search(
+        self, entries: tuple[int, ...], placed: Placed, uses: Sequence[Uses]
+    ) -> Waiting[None]:
         """Halves what does not compile; what compiles together is free of blame."""
         unknown = {placed.kinds[e].digest for e in entries} - self._unsupported.keys()
         unknown -= self._blameless
         if not unknown:
             return
         if len(entries) == 1:
-            reason = self._reason(entries[0], placed)
+            reason = yield from self._reason(entries[0], placed)
             if reason:
                 self._unsupported[placed.kinds[entries[0]].digest] = reason
             else:
                 self._blameless |= unknown
             return
         plan = place_region(entries, placed, uses)
-        if not self._refusal(plan.digest, plan, placed):
+        if not (yield from self._refusal(plan.digest, plan, placed)):
             self._blameless |= unknown
         else:
             half = len(entries) // 2
-            self._search(entries[:half], placed, uses)
-            self._search(entries[half:], placed, uses)
+            yield from self._search(entries[:half], placed, uses)
+            yield from self._search(entries[half:], placed, uses)
 
-    def _reason(self, entry: int, placed: Placed) -> str:
+    def _reason(self, entry: int, placed: Placed) -> Waiting[str]:
         """Why an entry does not compile by itself; empty if it does."""
-        return self._refusal(placed.kinds[entry].digest, single_entry(entry, placed), placed)
+        alone = single_entry(entry, placed)
+        return (yield from self._refusal(placed.kinds[entry].digest, alone, placed))
 
-    def _refusal(self, digest: bytes, plan: RegionPlan, placed: Placed) -> str:
+    def _refusal(self, digest: bytes, plan: RegionPlan, placed: Placed) -> Waiting[str]:
         """What the compiler says against a region; empty if it compiles.
 
         The answer is stored under `digest`, so that a later process need not ask.
@@ -321,7 +344,9 @@ class Planner:
         stored = self._store.get(key) if self._store else None
         if stored is not None:
             return stored.decode()
-        answer = self._compile(extract(plan, placed), (self._target,)).result()
+        asked = self._compile(extract(plan, placed), (self._target,))
+        yield asked
+        answer = asked.result()
         reason = answer.artifacts[0].reason
         if reason:
             self.stats.failures.append(LoweringError.again(reason))

@@ -19,7 +19,7 @@ SECONDS = 120
 @pytest.fixture(autouse=True)
 def auto(tmp_path: Path) -> Iterator[None]:
     """The policy, over an empty cache, with a planner that knows nothing."""
-    with new_planner(policy="auto", cache_dir=tmp_path):
+    with new_planner(policy="auto", cache_dir=tmp_path, compile_delay=0):
         torch.shark.reset_metrics()
         yield
 

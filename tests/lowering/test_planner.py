@@ -298,3 +298,27 @@ def test_a_flag_changes_the_key(store: MemoryStore) -> None:
         planner = Planner(each, in_process(), Executable, store)
         planner.plan(recording.record)
         assert planner.stats.compiles == 1
+
+
+def test_a_window_that_waits_keeps_no_other_waiting() -> None:
+    asked: list[tuple[Region, Sequence[Target], Future[Answer]]] = []
+
+    def compile_later(region: Region, targets: Sequence[Target]) -> Future[Answer]:
+        asked.append((region, targets, Future()))
+        return asked[-1][2]
+
+    planner = Planner(get_target("cpu"), compile_later, Executable)
+    slow = planner.planning(record(lambda x: x + 1, torch.randn(4)).record)
+    same = planner.planning(record(lambda x: x + 1, torch.randn(4)).record)
+    other = planner.planning(record(lambda x: x - 1, torch.randn(4)).record)
+    for planning in (slow, same, other):
+        assert not next(planning).done()
+    assert len(asked) == 2  # equal regions are one
+    for region, targets, answer in reversed(asked):
+        answer.set_result(in_process()(region, targets).result())
+    for planning in (other, same, slow):
+        with pytest.raises(StopIteration) as end:
+            next(planning)
+        (step,) = end.value.value
+        assert isinstance(step, RegionStep)
+    assert (planner.stats.compiles, planner.stats.plans) == (2, 3)
