@@ -1,3 +1,5 @@
+#include <pybind11/stl.h>
+
 #include "csrc_py/bindings.h"
 #include "dispatch/ops/op_info.h"
 
@@ -18,6 +20,19 @@ void init_operators(py::module_& m) {
         return result;
       },
       "What is special about an operator.");
+  m.def(
+      "lifted_arguments",
+      [](const std::string& name) {
+        std::vector<size_t> result;
+        const OpInfo& op = find_op_info(name);
+        for (size_t i = 0; i < op.args.size(); ++i) {
+          if (op.args[i].lifted) {
+            result.push_back(i);
+          }
+        }
+        return result;
+      },
+      "The positions of an operator's arguments whose floats are inputs of plans.");
 }
 
 }  // namespace torch_shark

@@ -254,26 +254,8 @@ std::shared_ptr<Choice> make_choice(size_t ways, py::object on_decided) {
 
 class PyCompiler final : public Compiler {
  public:
-  PyCompiler(py::object liftable, py::object plan, py::object request)
-      : liftable_(keep(std::move(liftable))),
-        plan_(keep(std::move(plan))),
-        request_(keep(std::move(request))) {}
-
-  void prepare() override {
-    if (prepared_) {
-      return;
-    }
-    with_python([&] {
-      using Positions = std::map<std::string, std::vector<size_t>>;
-      for (const auto& [name, arguments] : py::handle(liftable_.get())().cast<Positions>()) {
-        OpInfo& op = find_op_info(name);
-        for (size_t i : arguments) {
-          op.args[i].lifted = true;
-        }
-      }
-    });
-    prepared_ = true;
-  }
+  PyCompiler(py::object plan, py::object request)
+      : plan_(keep(std::move(plan))), request_(keep(std::move(request))) {}
 
   std::shared_ptr<const Plan> plan(const Window& window) override {
     return with_python([&] { return to_plan(py::handle(plan_.get())(to_record(window))); });
@@ -284,10 +266,8 @@ class PyCompiler final : public Compiler {
   }
 
  private:
-  std::shared_ptr<PyObject> liftable_;
   std::shared_ptr<PyObject> plan_;
   std::shared_ptr<PyObject> request_;
-  bool prepared_ = false;  // read and set in the executor's exclusive section
 };
 
 }  // namespace
@@ -302,12 +282,12 @@ void init_planner(py::module_& m) {
       .def(py::init(&make_choice), py::arg("ways"), py::arg("on_decided"));
   m.def(
       "set_planner",
-      [](const py::object& liftable, const py::object& plan, const py::object& request) {
-        set_compiler(std::make_shared<PyCompiler>(liftable, plan, request));
+      [](const py::object& plan, const py::object& request) {
+        set_compiler(std::make_shared<PyCompiler>(plan, request));
       },
-      py::arg("liftable"), py::arg("plan"), py::arg("request"),
-      "Install the functions that say which arguments are lifted, as {operator: positions}, that "
-      "make the steps of a WindowRecord, and that begin to make them for a Signature.");
+      py::arg("plan"), py::arg("request"),
+      "Install the functions that make the steps of a WindowRecord, and that begin to make them "
+      "for a Signature.");
   m.def(
       "install_plan",
       [](const Hash128& signature, const py::object& steps) {

@@ -55,14 +55,7 @@ def install(plan_window: Callable[[WindowRecord], list[Step]] | None = None) -> 
     Args:
         plan_window: stands for `plan`, for tests.
     """
-    _C.set_planner(liftable, plan_window or plan, request)
-
-
-def liftable() -> dict[str, list[int]]:
-    """Return the arguments, by operator, whose floats are inputs of plans; the core asks once."""
-    from torch_shark.lowering.scalars import LIFTABLE, liftable_positions
-
-    return {name: sorted(liftable_positions(name)) for name in LIFTABLE}
+    _C.set_planner(plan_window or plan, request)
 
 
 def plan(record: WindowRecord) -> list[Step]:

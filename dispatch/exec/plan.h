@@ -102,8 +102,6 @@ struct Interrupted final : std::exception {
 class Compiler {
  public:
   virtual ~Compiler() = default;
-  // Called before each signature is taken; marks the arguments whose doubles plans take as inputs.
-  virtual void prepare() = 0;
   // Makes a plan while the caller waits.
   virtual std::shared_ptr<const Plan> plan(const Window& window) = 0;
   // Begins to make a plan; it is handed to `install_plan` when it is there, if ever.

@@ -118,7 +118,6 @@ std::shared_ptr<const Plan> find_plan(const Window& window) {
   if (!compiler) {
     return nullptr;
   }
-  compiler->prepare();
   const Hash128 key = signature(window);
   std::shared_ptr<const Plan> plan = plans.find(key);
   if (!plan) {
@@ -134,7 +133,6 @@ Tried look_for_plan(const Window& window) {
   if (!compiler) {
     return {};
   }
-  compiler->prepare();
   Tried tried{.key = signature(window), .plan = nullptr};
   tried.plan = plans.find(tried.key);
   if (!tried.plan && plans.is_due(tried.key, window)) {

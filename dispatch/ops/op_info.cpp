@@ -58,6 +58,14 @@ ArgKind kind_of(const c10::Argument& argument) {
   }
 }
 
+// `Scalar`, `float`, optional ones, and lists of `Scalar`.
+bool takes_doubles(const c10::TypePtr& type) {
+  const c10::TypePtr value = strip_optional(type);
+  const auto list = value->cast<c10::ListType>();
+  return value->kind() == c10::TypeKind::FloatType ||
+         (list ? list->getElementType() : value)->kind() == c10::TypeKind::NumberType;
+}
+
 bool written_by_policy(const OpPolicy& policy, const std::string& argument) {
   const std::string padded = " " + std::string(policy.also_writes) + " ";
   return padded.find(" " + argument + " ") != std::string::npos;
@@ -79,12 +87,14 @@ OpInfo::OpInfo(const c10::OperatorHandle& handle)
       structured_meta(find_structured_meta(handle.operator_name())),
       shape_function(find_shape_function(name)) {
   const c10::FunctionSchema& schema = handle.schema();
+  const bool lifting = lifts_doubles(name);
   for (const c10::Argument& argument : schema.arguments()) {
     const c10::AliasInfo* alias = argument.alias_info();
     const bool written =
         (alias != nullptr && alias->isWrite()) || written_by_policy(policy, argument.name());
     args.push_back({kind_of(argument), argument.type()->kind() == c10::TypeKind::OptionalType,
-                    written, written && !argument.kwarg_only()});
+                    written, written && !argument.kwarg_only(),
+                    lifting && takes_doubles(argument.type())});
   }
   for (const c10::Argument& result : schema.returns()) {
     const bool list = is_tensor_list_type(result.type());

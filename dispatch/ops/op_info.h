@@ -22,8 +22,8 @@ struct OpInfo {
     ArgKind kind;
     bool optional;
     bool written;
-    bool in_place;        // written, and no `out`: read first, perhaps
-    bool lifted = false;  // its doubles are inputs of plans (set from the lowering's table)
+    bool in_place;  // written, and no `out`: read first, perhaps
+    bool lifted;    // its doubles are inputs of plans
   };
   struct Result {
     bool list;

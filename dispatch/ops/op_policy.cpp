@@ -1,6 +1,9 @@
 #include "dispatch/ops/op_policy.h"
 
+#include <algorithm>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace torch_shark {
@@ -139,6 +142,70 @@ const OpPolicy& op_policy(std::string_view name) {
     }
   }
   return defaults;
+}
+
+bool lifts_doubles(std::string_view name) {
+  // What has a body that takes a 0-d tensor for a number (torch_shark/lowering/bodies.py). An
+  // exponent is not among them, for it shapes the graph: a cube is two products.
+  static const std::unordered_set<std::string> lifting{
+      "aten::_fused_adam",
+      "aten::_fused_adam.tensor_lr",
+      "aten::_fused_adamw",
+      "aten::_fused_adamw.tensor_lr",
+      "aten::_fused_sgd",
+      "aten::_fused_sgd.tensor_lr",
+      "aten::add.Scalar",
+      "aten::add.Tensor",
+      "aten::addcdiv",
+      "aten::addcmul",
+      "aten::clamp",
+      "aten::clamp.Tensor",
+      "aten::clamp_max",
+      "aten::clamp_max.Tensor",
+      "aten::clamp_min",
+      "aten::clamp_min.Tensor",
+      "aten::div.Scalar",
+      "aten::div.Tensor",
+      "aten::elu",
+      "aten::eq.Scalar",
+      "aten::eq.Tensor",
+      "aten::fill.Scalar",
+      "aten::fill.Tensor",
+      "aten::ge.Scalar",
+      "aten::ge.Tensor",
+      "aten::gt.Scalar",
+      "aten::gt.Tensor",
+      "aten::hardtanh",
+      "aten::le.Scalar",
+      "aten::le.Tensor",
+      "aten::leaky_relu",
+      "aten::leaky_relu_backward",
+      "aten::lerp.Scalar",
+      "aten::lerp.Tensor",
+      "aten::lt.Scalar",
+      "aten::lt.Tensor",
+      "aten::masked_fill.Scalar",
+      "aten::masked_fill.Tensor",
+      "aten::maximum",
+      "aten::minimum",
+      "aten::mul.Scalar",
+      "aten::mul.Tensor",
+      "aten::ne.Scalar",
+      "aten::ne.Tensor",
+      "aten::rsub.Scalar",
+      "aten::rsub.Tensor",
+      "aten::sub.Scalar",
+      "aten::sub.Tensor",
+      "aten::threshold",
+      "aten::threshold_backward",
+      "aten::where.Scalar",
+      "aten::where.ScalarOther",
+      "aten::where.ScalarSelf",
+  };
+  const size_t dot = std::min(name.find('.'), name.size());
+  const bool in_place = name.substr(0, dot).ends_with('_');
+  return lifting.contains(std::string(name.substr(0, dot - in_place)) +
+                          std::string(name.substr(dot)));
 }
 
 }  // namespace torch_shark

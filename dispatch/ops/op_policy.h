@@ -32,4 +32,8 @@ struct OpPolicy {
 // speaks for all operators that begin so and have no row of their own.
 const OpPolicy& op_policy(std::string_view name);
 
+// Whether an operator's doubles are inputs of plans: lowering takes them as such, so that other
+// values need no other executable. So it is for the in-place form of each ("aten::add_.Tensor").
+bool lifts_doubles(std::string_view name);
+
 }  // namespace torch_shark

@@ -7,7 +7,9 @@ import torch
 from checking import check
 from recording import record, run_plan
 
-from torch_shark.lowering.scalars import LIFTABLE
+from torch_shark.lowering.decompositions import BODIES
+from torch_shark.lowering.operators import find_operator
+from torch_shark.lowering.scalars import liftable_positions
 from torch_shark.planner import Planner
 
 
@@ -56,6 +58,16 @@ def test_broadcasts_of_scalars_and_shapes(planner: Planner) -> None:
 
 def test_optimizers_are_liftable() -> None:
     for name in ("_fused_adam_", "addcdiv_", "add_.Tensor", "lerp.Scalar"):
-        assert "aten::" + name in LIFTABLE
+        assert liftable_positions("aten::" + name)
     # An exponent shapes the graph: a cube is two products.
-    assert "aten::pow.Tensor_Scalar" not in LIFTABLE
+    assert not liftable_positions("aten::pow.Tensor_Scalar")
+
+
+def test_what_is_lifted_has_a_body_that_takes_it() -> None:
+    lifting = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        operator = find_operator(name) if name.startswith("aten::") else None
+        if operator is not None and liftable_positions(name):
+            lifting.add(operator.functional or name)
+    assert len(lifting) >= 35
+    assert lifting <= BODIES.keys()

@@ -1,7 +1,7 @@
 """The registry of operator bodies: our own definitions, used in place of an operator in a region.
 
 A body takes the arguments of the functional operator by position, in schema order, and returns its
-results. A liftable body also takes a 0-d tensor where the schema says `Scalar` or `float`.
+results. Where an argument is lifted (dispatch/ops/op_policy.cpp), it also takes a 0-d tensor.
 """
 
 from __future__ import annotations
@@ -16,17 +16,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Tensor = torch.Tensor
 
 BODIES: dict[str, Body] = {}
-LIFTABLE_FORMS: set[str] = set()
 
 
-def body(*names: str, liftable: bool = False) -> Callable[[Function], Function]:
+def body(*names: str) -> Callable[[Function], Function]:
     """Registers a function as the body of the operators named "add.Tensor" (namespace aten)."""
 
     def register(function: Function) -> Function:
         for name in names:
             BODIES["aten::" + name] = function
-            if liftable:
-                LIFTABLE_FORMS.add("aten::" + name)
         return function
 
     return register

@@ -13,13 +13,13 @@ Tensor = torch.Tensor
 TensorList = list[Tensor]
 
 
-@body("_fused_adam", "_fused_adam.tensor_lr", liftable=True)
+@body("_fused_adam", "_fused_adam.tensor_lr")
 def fused_adam(*args: Any) -> tuple[TensorList, ...]:
     """Return what one step of Adam changes."""
     return _adam(False, *args)
 
 
-@body("_fused_adamw", "_fused_adamw.tensor_lr", liftable=True)
+@body("_fused_adamw", "_fused_adamw.tensor_lr")
 def fused_adamw(*args: Any) -> tuple[TensorList, ...]:
     """Return what one step of AdamW changes."""
     return _adam(True, *args)
@@ -88,7 +88,7 @@ def _adam(
     return results
 
 
-@body("_fused_sgd", "_fused_sgd.tensor_lr", liftable=True)
+@body("_fused_sgd", "_fused_sgd.tensor_lr")
 def fused_sgd(
     params: TensorList,
     grads: TensorList,

@@ -20,7 +20,7 @@ def is_one(value: Any) -> bool:
     return not isinstance(value, Tensor) and value == 1
 
 
-@body("add.Tensor", "add.Scalar", liftable=True)
+@body("add.Tensor", "add.Scalar")
 def add(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     """Return self + alpha * other."""
     if is_one(alpha):
@@ -28,7 +28,7 @@ def add(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return in_float32(lambda a, b, c: a + b * c, self, other, alpha)
 
 
-@body("sub.Tensor", "sub.Scalar", liftable=True)
+@body("sub.Tensor", "sub.Scalar")
 def sub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     """Return self - alpha * other."""
     if is_one(alpha):
@@ -36,13 +36,13 @@ def sub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return in_float32(lambda a, b, c: a - b * c, self, other, alpha)
 
 
-@body("rsub.Tensor", "rsub.Scalar", liftable=True)
+@body("rsub.Tensor", "rsub.Scalar")
 def rsub(self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     """Return other - alpha * self."""
     return in_float32(lambda a, b, c: b - (a if is_one(c) else a * c), self, other, alpha)
 
 
-@body("mul.Tensor", "mul.Scalar", liftable=True)
+@body("mul.Tensor", "mul.Scalar")
 def mul(self: Tensor, other: Any) -> Tensor:
     """Return self * other."""
     return in_float32(torch.mul, self, other)
@@ -54,7 +54,7 @@ def neg(self: Tensor) -> Tensor:
     return torch.neg(self) if self.is_floating_point() else torch.mul(self, -1)
 
 
-@body("div.Tensor", "div.Scalar", liftable=True)
+@body("div.Tensor", "div.Scalar")
 def div(self: Tensor, other: Any) -> Tensor:
     """Return self / other."""
     return in_float32(torch.div, self, other)
@@ -76,7 +76,7 @@ def _comparables(self: Tensor, other: Any) -> tuple[Tensor, Any]:
     return self.to(common), other.to(common)
 
 
-@body("eq.Tensor", "eq.Scalar", liftable=True)
+@body("eq.Tensor", "eq.Scalar")
 def eq(self: Tensor, other: Any) -> Tensor:
     """Return self == other; written with `ne`, for IREE takes x == x for true where x is NaN."""
     return torch.logical_not(torch.ne(*_comparables(self, other)))
@@ -85,7 +85,7 @@ def eq(self: Tensor, other: Any) -> Tensor:
 def _comparison(name: str) -> None:
     compare = getattr(torch, name)
 
-    @body(f"{name}.Tensor", f"{name}.Scalar", liftable=True)
+    @body(f"{name}.Tensor", f"{name}.Scalar")
     def compare_body(self: Tensor, other: Any) -> Tensor:
         result: Tensor = compare(*_comparables(self, other))
         return result
@@ -95,7 +95,7 @@ for _name in ("ne", "lt", "le", "gt", "ge"):
     _comparison(_name)
 
 
-@body("maximum", "clamp_min", "clamp_min.Tensor", liftable=True)
+@body("maximum", "clamp_min", "clamp_min.Tensor")
 def maximum(self: Tensor, other: Any) -> Tensor:
     """Return the larger of two values; NaN wins."""
     if not isinstance(other, Tensor):
@@ -103,7 +103,7 @@ def maximum(self: Tensor, other: Any) -> Tensor:
     return torch.where((other > self) | (other != other), other, self)
 
 
-@body("minimum", "clamp_max", "clamp_max.Tensor", liftable=True)
+@body("minimum", "clamp_max", "clamp_max.Tensor")
 def minimum(self: Tensor, other: Any) -> Tensor:
     """Return the smaller of two values; NaN wins."""
     if not isinstance(other, Tensor):
@@ -111,7 +111,7 @@ def minimum(self: Tensor, other: Any) -> Tensor:
     return torch.where((other < self) | (other != other), other, self)
 
 
-@body("clamp", "clamp.Tensor", liftable=True)
+@body("clamp", "clamp.Tensor")
 def clamp(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return self kept within bounds; NaN stays."""
     if min is not None:
@@ -119,7 +119,7 @@ def clamp(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return self if max is None else minimum(self, max)
 
 
-@body("hardtanh", liftable=True)
+@body("hardtanh")
 def hardtanh(self: Tensor, min_val: Any = -1, max_val: Any = 1) -> Tensor:
     """Return self kept within [min_val, max_val]."""
     return clamp(self, min_val, max_val)
@@ -137,31 +137,31 @@ def relu6(self: Tensor) -> Tensor:
     return clamp(self, 0, 6)
 
 
-@body("leaky_relu", liftable=True)
+@body("leaky_relu")
 def leaky_relu(self: Tensor, negative_slope: Any = 0.01) -> Tensor:
     """Return self, or negative_slope * self below 0."""
     return in_float32(lambda x, s: torch.where(x > 0, x, x * s), self, negative_slope)
 
 
-@body("leaky_relu_backward", liftable=True)
+@body("leaky_relu_backward")
 def leaky_relu_backward(grad: Tensor, self: Tensor, negative_slope: Any, _: bool) -> Tensor:
     """Return the gradient of `leaky_relu`."""
     return in_float32(lambda g, x, s: torch.where(x > 0, g, g * s), grad, self, negative_slope)
 
 
-@body("threshold", liftable=True)
+@body("threshold")
 def threshold(self: Tensor, threshold: Any, value: Any) -> Tensor:
     """Return self, or value where self is not above the threshold."""
     return in_float32(lambda x, t, v: torch.where(x <= t, v, x), self, threshold, value)
 
 
-@body("threshold_backward", liftable=True)
+@body("threshold_backward")
 def threshold_backward(grad: Tensor, self: Tensor, threshold: Any) -> Tensor:
     """Return the gradient of `threshold`, and so of relu."""
     return in_float32(lambda g, x, t: torch.where(x <= t, 0, g), grad, self, threshold)
 
 
-@body("elu", liftable=True)
+@body("elu")
 def elu(self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
     """Return exponential linear unit (Clevert et al., 2015), scaled."""
 
@@ -171,7 +171,7 @@ def elu(self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> T
     return in_float32(formula, self, alpha, scale, input_scale)
 
 
-@body("lerp.Scalar", "lerp.Tensor", liftable=True)
+@body("lerp.Scalar", "lerp.Tensor")
 def lerp(self: Tensor, end: Tensor, weight: Any) -> Tensor:
     """ATen's formula (native/Lerp.h): exact at both ends."""
 
@@ -185,7 +185,7 @@ def lerp(self: Tensor, end: Tensor, weight: Any) -> Tensor:
     return in_float32(formula, self, end, weight)
 
 
-@body("addcmul", liftable=True)
+@body("addcmul")
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> Tensor:
     """Return self + value * tensor1 * tensor2."""
     return in_float32(
@@ -193,7 +193,7 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> T
     )
 
 
-@body("addcdiv", liftable=True)
+@body("addcdiv")
 def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> Tensor:
     """Return self + value * tensor1 / tensor2."""
     return in_float32(
@@ -201,7 +201,7 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any = 1) -> T
     )
 
 
-@body("masked_fill.Scalar", "masked_fill.Tensor", liftable=True)
+@body("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Return self, or value where the mask is set."""
     if isinstance(value, Tensor):
@@ -209,7 +209,7 @@ def masked_fill(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     return torch.where(mask, value, self).to(self.dtype)
 
 
-@body("fill.Scalar", "fill.Tensor", liftable=True)
+@body("fill.Scalar", "fill.Tensor")
 def fill(self: Tensor, value: Any) -> Tensor:
     """Return value in the shape of self."""
     if isinstance(value, Tensor):
@@ -234,7 +234,7 @@ def copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return src.to(self.dtype).expand(self.shape)
 
 
-@body("where.ScalarSelf", "where.ScalarOther", "where.Scalar", liftable=True)
+@body("where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def where(condition: Tensor, self: Any, other: Any) -> Tensor:
     """Return self where the condition holds, else other."""
     return torch.where(condition, self, other)

@@ -23,7 +23,6 @@ from torch_shark.lowering import (
     sums,
 )
 from torch_shark.lowering.bodies import BODIES
-from torch_shark.lowering.bodies import LIFTABLE_FORMS as _LIFTABLE_FORMS
 from torch_shark.lowering.operators import find_operator
 
 # Importing a module of bodies registers what it holds.
@@ -36,8 +35,6 @@ _MODULES = (
     bodies_pointwise,
     bodies_reduce,
 )
-
-LIFTABLE_FORMS: frozenset[str] = frozenset(_LIFTABLE_FORMS)
 
 # Replaced wherever they appear: IREE's own lowering loses NaN, or writes to an input.
 _IN_GRAPH: dict[str, Callable[..., Any]] = {

@@ -16,7 +16,7 @@ import torch
 from torch_shark.lowering.indices import IndexLimit, index_limits
 from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.operators import Operator, find_operator
-from torch_shark.lowering.scalars import LIFTABLE, liftable_positions, lifted_kind
+from torch_shark.lowering.scalars import liftable_positions, lifted_kind
 from torch_shark.lowering.support import (
     draws_random,
     native_reason,
@@ -72,7 +72,7 @@ class KindTable:
     ) -> tuple[EntryKind, tuple[int, ...]]:
         """Returns an entry's kind, and the window's number of each storage of that kind."""
         numbers: dict[int, int] = {}
-        lifted = liftable_positions(entry.op) if entry.op in LIFTABLE else ()
+        lifted = liftable_positions(entry.op)
         parts: list[Any] = [entry.op]
         for position, value in enumerate(entry.args):
             parts.append(_part(value, numbers, position in lifted))

@@ -1,8 +1,7 @@
 """Lifted scalars: values that change between calls and must not cause a second compilation.
 
-Every host scalar is lifted, every number that fills a tensor, and every floating value in a
-`Scalar` argument of an operator in `LIFTABLE`. Operators outside the table keep such values as
-constants of the region's key.
+Every host scalar is lifted, every number that fills a tensor, and every float in an argument that
+the core lifts. Other arguments' values are constants of the region's key.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torch_shark.lowering.decompositions import LIFTABLE_FORMS
+from torch_shark import _C
 from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.operators import Operator, find_operator
 from torch_shark.record import Entry, HostScalar, TensorRef
@@ -20,7 +19,6 @@ from torch_shark.record import Entry, HostScalar, TensorRef
 # A fill with a number known to the compiler is a constant, and its folding is wrong in places: of
 # signs, and of bools as integers. So integers are lifted here too.
 _FILLS = frozenset({"aten::fill.Scalar", "aten::fill_.Scalar"})
-_SCALAR_TYPES = frozenset({"Scalar", "Scalar?", "Scalar[]", "float", "float?"})
 
 
 def _with_written_forms(names: frozenset[str]) -> frozenset[str]:
@@ -34,7 +32,6 @@ def _with_written_forms(names: frozenset[str]) -> frozenset[str]:
     return frozenset(name for name in found if find_operator(name) is not None)
 
 
-LIFTABLE: frozenset[str] = _with_written_forms(LIFTABLE_FORMS)
 # Kernels compare in the operands' common dtype, half-width or not.
 COMPARISONS: frozenset[str] = _with_written_forms(
     frozenset(
@@ -47,10 +44,8 @@ COMPARISONS: frozenset[str] = _with_written_forms(
 
 @cache
 def liftable_positions(op: str) -> frozenset[int]:
-    """Returns the positions of the arguments in which an operator of `LIFTABLE` lifts floats."""
-    operator = find_operator(op)
-    assert operator is not None
-    return frozenset(i for i, kind in enumerate(operator.types) if kind in _SCALAR_TYPES)
+    """Returns the positions of the arguments in which an operator lifts floats."""
+    return frozenset(_C.lifted_arguments(op))
 
 
 def lifted_kind(operator: Operator, position: int, value: Any) -> ScalarKind | None:
@@ -59,8 +54,8 @@ def lifted_kind(operator: Operator, position: int, value: Any) -> ScalarKind | N
         return "f64" if value.dtype.is_floating_point else "i64"
     if isinstance(value, int) and operator.name in _FILLS:
         return "i64"
-    if isinstance(value, float) and operator.name in LIFTABLE:
-        return "f64" if position in liftable_positions(operator.name) else None
+    if isinstance(value, float) and position in liftable_positions(operator.name):
+        return "f64"
     return None
 
 
