@@ -49,10 +49,22 @@ def train_digits(device, batch=4, steps=5):
         yield loss.item()
 
 
+def update_adamw(device, count=4, size=8, steps=3):
+    """AdamW, foreach, over square matrices that come from the host."""
+    parameters = [nn.Parameter((0.02 * torch.randn(size, size)).to(device)) for _ in range(count)]
+    for parameter in parameters:
+        parameter.grad = (0.001 * torch.randn(size, size)).to(device)
+    optimizer = torch.optim.AdamW(parameters, foreach=True)
+    for _ in range(steps):
+        optimizer.step()
+        yield parameters[0][0, 0].item()
+
+
 # Each program, and the sizes at which it is measured. At its own, small, sizes it runs before the
 # measurement: what is imported and made once per process is not the program's.
 PROGRAMS = {
     "digits": (train_digits, {"batch": 512}),
+    "adamw": (update_adamw, {"count": 100, "size": 768}),
     "bert": (transformers.train_bert, {**LANGUAGE, "batch": 8, "length": 64}),
     "gpt2": (transformers.train_gpt2, {**LANGUAGE, "batch": 8, "length": 64}),
     "gpt2-text": (

@@ -1,6 +1,9 @@
 #include "dispatch/device/pool.h"
 
 #include <c10/util/Exception.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -113,6 +116,7 @@ void* CpuPool::allocate(size_t nbytes) {
     ++stats_.reuses;
   } else {
     make_room(size_class);
+    trim_host(size_class);
     block = fetch_block(size_class);
     if (block == nullptr) {
       release_all();
@@ -190,6 +194,15 @@ void CpuPool::make_room(size_t size_class) {
   }
   // Looking through all small blocks pays for a large block only.
   if (!fits() && !is_small(size_class)) release_empty_slabs();
+}
+
+void CpuPool::trim_host(size_t size_class) {
+  const size_t reserved = stats_.reserved + class_bytes(size_class);
+  if (reserved < next_trim_) return;
+  next_trim_ = reserved + std::max(kTrimBytes, reserved / 8);
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 bool CpuPool::release_largest() {

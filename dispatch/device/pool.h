@@ -14,6 +14,9 @@
 // slab is given back when all its blocks are free, so the rule does not bind scattered small
 // blocks.
 //
+// The C library keeps freed memory as well: that of the host's tensors, where a model was moved to
+// the device. Each time that the pool has grown by kTrimBytes and by 1/8, that is given back too.
+//
 // Lifetime and locking: all methods are thread-safe; one mutex guards everything but `granules_`'
 // class numbers, which do not change while a block of theirs is live. fork() holds the mutex of
 // `cpu_pool()`, so a child finds it consistent and goes on using its copy.
@@ -43,6 +46,7 @@ class CpuPool {
   static constexpr size_t kGranuleBytes = size_t{64} << 10;
   static constexpr size_t kMaxSmallBytes = size_t{32} << 10;
   static constexpr size_t kSlackBytes = size_t{1} << 20;
+  static constexpr size_t kTrimBytes = size_t{64} << 20;
 
   // Reserves `address_bytes` of addresses, and no memory. Where the system refuses (a limit on
   // address space), the pool is unavailable.
@@ -102,6 +106,7 @@ class CpuPool {
   char* fetch_run(size_t size_class, std::vector<char*>& vacant, size_t nbytes);
   bool carve_from_new_slab(size_t size_class);
   void make_room(size_t size_class);
+  void trim_host(size_t size_class);
   bool release_largest();
   void release_empty_slabs();
   void release_all();
@@ -115,6 +120,7 @@ class CpuPool {
   std::array<SizeClass, kClasses> classes_;
   std::vector<char*> vacant_slabs_;
   size_t high_water_ = 0;
+  size_t next_trim_ = kTrimBytes;  // reserved bytes; only ever rises, so trims are few
   CpuPoolStats stats_;
 };
 

@@ -1,7 +1,9 @@
 #include "dispatch/ops/trial.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/enum_tag.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
@@ -81,7 +83,8 @@ uint64_t trial_key(const OpInfo& op, const torch::jit::Stack& args) {
 class Zeros {
  public:
   // Tensors of one storage lie in one storage again if the call writes to some and reads others.
-  explicit Zeros(bool aliasing) : aliasing_(aliasing) {}
+  // To a pointwise operator a few elements are like many.
+  Zeros(bool aliasing, bool pointwise) : aliasing_(aliasing), few_(pointwise && !aliasing) {}
 
   c10::IValue like(const c10::IValue& value) {
     if (value.isTensor()) {
@@ -102,8 +105,9 @@ class Zeros {
   // Laid out as the operand is: some kernels take that for granted and read past the end.
   at::Tensor like(const at::Tensor& tensor) {
     if (!aliasing_) {
-      const auto options = at::TensorOptions(kNative).dtype(tensor.scalar_type());
-      return at::empty_strided(tensor.sizes(), tensor.strides(), options).zero_();
+      const Geometry geometry = few_ ? few_of(tensor) : all_of(tensor);
+      const auto options = at::TensorOptions(kNative).dtype(geometry.dtype);
+      return at::empty_strided(geometry.sizes, geometry.strides, options).zero_();
     }
     const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     at::Tensor& bytes = storages_[storage];
@@ -115,13 +119,32 @@ class Zeros {
                          tensor.scalar_type());
   }
 
+  static Geometry all_of(const at::Tensor& tensor) {
+    return {at::DimVector(tensor.sizes()), at::DimVector(tensor.strides()), tensor.scalar_type()};
+  }
+
+  // Dimensions that broadcast do so still, and those that are expanded are.
+  static Geometry few_of(const at::Tensor& tensor) {
+    constexpr int64_t kFew = 2;
+    Geometry geometry = all_of(tensor);
+    for (int64_t& size : geometry.sizes) {
+      size = std::min(size, kFew);
+    }
+    const auto dense = at::infer_dense_strides(geometry.sizes, geometry.strides);
+    for (size_t i = 0; i < dense.size(); ++i) {
+      geometry.strides[i] = geometry.strides[i] == 0 ? 0 : dense[i];
+    }
+    return geometry;
+  }
+
   bool aliasing_;
+  bool few_;
   std::unordered_map<const c10::StorageImpl*, at::Tensor> storages_;
 };
 
 bool succeeds(const OpInfo& op, const torch::jit::Stack& args) {
   ReplayScope scope;
-  Zeros zeros(op.writes && writes_what_it_reads(op, args));
+  Zeros zeros(op.writes && writes_what_it_reads(op, args), op.handle.hasTag(at::Tag::pointwise));
   torch::jit::Stack stack;
   for (const c10::IValue& value : args) {
     stack.push_back(zeros.like(value));
