@@ -58,7 +58,8 @@ $(TEST_BUILD)/test_choice: tests/cpp/test_choice.cpp tests/cpp/check.h \
 	$(wildcard dispatch/exec/choice.*)
 $(TEST_BUILD)/test_cut: tests/cpp/test_cut.cpp tests/cpp/check.h dispatch/window/cut.h
 $(TEST_BUILD)/test_pool: tests/cpp/test_pool.cpp tests/cpp/check.h \
-	$(wildcard dispatch/device/pool.*) $(wildcard dispatch/device/native_memory.*)
+	$(wildcard dispatch/device/pool.*) $(wildcard dispatch/device/native_memory.*) \
+	$(wildcard dispatch/device/imports.*) $(wildcard dispatch/device/process.*)
 $(TEST_BUILD)/test_%: $(TORCH_STAMP)
 	mkdir -p $(@D)
 	$(CXX_TEST)

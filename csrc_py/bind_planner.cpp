@@ -10,6 +10,7 @@
 #include "csrc_py/bindings.h"
 #include "csrc_py/gil.h"
 #include "csrc_py/window_record.h"
+#include "dispatch/device/imports.h"
 #include "dispatch/exec/plans.h"
 
 namespace py = pybind11;
@@ -18,7 +19,7 @@ namespace torch_shark {
 namespace {
 
 // What an Executable's Python side sees of a NativeBuffer. The place `imported` lives and dies with
-// the memory.
+// the memory, which may come from the pool with one.
 class PyBuffer {
  public:
   explicit PyBuffer(c10::intrusive_ptr<NativeBuffer> buffer) : buffer_(std::move(buffer)) {}
@@ -26,6 +27,9 @@ class PyBuffer {
   uintptr_t address() const { return reinterpret_cast<uintptr_t>(buffer_->storage.mutable_data()); }
   size_t nbytes() const { return buffer_->storage.nbytes(); }
   py::object imported() const {
+    if (!buffer_->imported) {
+      buffer_->imported = take_import(buffer_->storage.data(), nbytes());
+    }
     auto* object = static_cast<PyObject*>(buffer_->imported.get());
     return object == nullptr ? py::none() : py::reinterpret_borrow<py::object>(object);
   }
@@ -73,7 +77,7 @@ int raise_pending(void* exception) {
 // Runs Python and turns its exceptions into ones that need no GIL to be copied or dropped.
 template <typename Call>
 auto with_python(Call call) {
-  py::gil_scoped_acquire gil;
+  const GilScope gil;
   try {
     return call();
   } catch (const py::error_already_set& error) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "dispatch/device/imports.h"
 #include "dispatch/device/pool.h"
 #include "dispatch/device/process.h"
 #include "dispatch/device/storage.h"
@@ -48,6 +49,7 @@ class SharkAllocator final : public c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t /*mempool*/) override {
     Recorder::instance().synchronize();
     cpu_pool().empty_cache();
+    drop_forgotten_imports();
   }
 
   // One in-order queue serves all streams, so memory needs no per-stream tracking.

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "dispatch/device/imports.h"
+
 namespace torch_shark {
 namespace {
 
@@ -40,6 +42,7 @@ bool commit(char* address, size_t nbytes) {
 
 // Mapping anew drops the pages and the commit charge on every system, which madvise does not.
 void decommit(char* address, size_t nbytes) {
+  forget_imports(address, address + nbytes);
   void* mapped = mmap(address, nbytes, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   TORCH_CHECK(mapped == address, "[shark] expected to give back ", nbytes, " bytes of memory");

@@ -7,6 +7,7 @@
 
 #include "dispatch/device/allocator.h"
 #include "dispatch/device/arena.h"
+#include "dispatch/device/imports.h"
 #include "dispatch/device/native_device.h"
 #include "dispatch/device/pool.h"
 #include "dispatch/device/process.h"
@@ -42,6 +43,13 @@ void keep_backward_on_this_thread() {
 }
 
 }  // namespace
+
+NativeBuffer::~NativeBuffer() {
+  const void* address = storage.data();
+  if (imported && storage.unique() && cpu_pool().owns(address)) {
+    keep_import(address, storage.nbytes(), std::move(imported));
+  }
+}
 
 DeviceStorage::DeviceStorage(size_t nbytes, Geometry base)
     : nbytes(nbytes), base(std::move(base)), address(Arena::instance().reserve(nbytes, this)) {}

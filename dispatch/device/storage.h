@@ -23,9 +23,11 @@ struct Geometry {
 
 // Memory of the native device, with what the IREE runtime made of it.
 // A region's results arrive in a fresh buffer that is swapped into the storage, so whatever was
-// imported goes away exactly with the memory it describes.
+// imported goes away exactly with the memory it describes, or back to the pool with it
+// (device/imports.h).
 struct NativeBuffer : c10::intrusive_ptr_target {
   explicit NativeBuffer(c10::Storage memory) : storage(std::move(memory)) {}
+  ~NativeBuffer() override;
   c10::Storage storage;
   std::shared_ptr<void> imported;  // opaque to dispatch/; csrc_py keeps the buffer view here
 };
