@@ -210,7 +210,6 @@ void others_ask_while_work_goes_on() {
 // Plans every operator as a native step: plans are made, remembered and replaced by all threads.
 class PlainCompiler final : public Compiler {
  public:
-  void prepare() override {}
   std::shared_ptr<const Plan> plan(const Window& window) override {
     auto plan = std::make_shared<Plan>();
     for (uint32_t i = 0; i < window.entries.size(); ++i) {
