@@ -177,7 +177,9 @@ def _make_planner(policy: str) -> Planner:
     if policy == "auto":
         patience = Patience(config.compile_delay / 1000, _pool().submit)
         measured = Measured(target.candidates(), store)
-        return Planner(target, _compiling(patience.submit), Executable, store, measured)
+        return Planner(
+            target, _compiling(patience.submit), Executable, store, measured, any_size=True
+        )
     return Planner(target, _compiling(_pool().submit), Executable, store)
 
 

@@ -31,6 +31,11 @@ class Measured:
         """A sentence for each decision so far."""
         return self.decisions.told
 
+    @property
+    def targets(self) -> Sequence[Target]:
+        """What a region is compiled for of which nothing is known."""
+        return self._candidates
+
     def is_native(self, operator: str) -> bool:
         """Tell whether an operator runs natively without further ado."""
         return worth.belongs_to_vendor(operator)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from torch_shark.environment import environment
+from torch_shark.families import AnySize, Families
 from torch_shark.lowering.artifact import Answer, Artifact, LoweringError
 from torch_shark.lowering.interface import RegionInterface
 from torch_shark.lowering.kinds import EntryKind, KindTable
@@ -50,6 +52,10 @@ class Measure(Protocol):
 
     def is_native(self, operator: str) -> bool:
         """Tell whether an operator runs natively without further ado."""
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """What a region is compiled for of which nothing is known."""
 
     def runs_natively(self, plan: RegionPlan, placed: Placed) -> bool:
         """Tell whether a region is known to run natively, or cannot gain."""
@@ -99,6 +105,7 @@ class Planner:
         load: turns an executable's bytes and interface into something callable.
         store: keeps executables between processes; None keeps nothing.
         measure: finds out what is worth compiling; None compiles all that can be.
+        any_size: whether regions that differ in one size are compiled once, for any; else each.
     """
 
     def __init__(
@@ -108,6 +115,7 @@ class Planner:
         load: Callable[[bytes, RegionInterface], Executable],
         store: ByteStore | None = None,
         measure: Measure | None = None,
+        any_size: bool = False,
     ) -> None:
         self.stats = PlannerStats()
         self._target = target
@@ -120,6 +128,12 @@ class Planner:
         self._compiling: dict[bytes, Future[Answer]] = {}
         self._fresh: set[bytes] = set()  # what is not from the store
         self._given_up: set[bytes] = set()  # what a worker was lost over
+        targets = (target,) if measure is None else measure.targets
+        self._families = (
+            Families(partial(self._found, targets), compile_region, targets) if any_size else None
+        )
+        self._sized: dict[bytes, tuple[AnySize, int]] = {}  # what one of any size stands for
+        self._unlike: set[bytes] = set()  # for what it does not
         self._unsupported: dict[bytes, str] = {}
         self._blameless: set[bytes] = set()
 
@@ -213,10 +227,9 @@ class Planner:
     def _begin(self, plan: RegionPlan, placed: Placed) -> Future[Answer]:
         """The answer to come of a region, from the store or from the compiler."""
         if plan.digest not in self._compiling:
-            stored = self._stored(plan)
+            stored = self._stored("region", self._candidates(plan), plan.digest)
             if stored is None:
-                answer = self._compile(extract(plan, placed), self._candidates(plan))
-                self._fresh.add(plan.digest)
+                answer = self._ask(plan, extract(plan, placed))
             else:
                 self.stats.disk_hits += 1
                 answer = Future()
@@ -227,13 +240,33 @@ class Planner:
     def _candidates(self, plan: RegionPlan) -> Sequence[Target]:
         return (self._target,) if self._measure is None else self._measure.candidates(plan)
 
-    def _stored(self, plan: RegionPlan) -> Answer | None:
+    def _ask(self, plan: RegionPlan, region: Region) -> Future[Answer]:
+        """The compiler's answer to come: of the region, or of the one that stands for it."""
+        if self._families is not None and plan.digest not in self._unlike:
+            found = self._families.place(region)
+            if found is not None:
+                self._sized[plan.digest] = found
+                return found[0].answer
+        candidates = self._candidates(plan)
+        if self._families is not None and not self._families.may_compile(region):
+            refused: Future[Answer] = Future()
+            reason = f"[shark] no more sizes are compiled of {region.operators()}"
+            refused.set_result(Answer((Artifact.failed(reason),) * len(candidates), lasting=False))
+            return refused
+        self._fresh.add(plan.digest)
+        return self._compile(region, candidates)
+
+    def _found(self, targets: Sequence[Target], family: bytes) -> Answer | None:
+        """A family's region of any size, as an earlier process had it compiled."""
+        answer = self._stored("sizes", targets, family)
+        self.stats.disk_hits += answer is not None
+        return answer
+
+    def _stored(self, what: str, targets: Sequence[Target], digest: bytes) -> Answer | None:
         """What an earlier process had compiled, if it is all there."""
         artifacts = []
-        for target in self._candidates(plan):
-            data = (
-                self._store.get(self._key("region", plan.digest, target)) if self._store else None
-            )
+        for target in targets:
+            data = self._store.get(self._key(what, digest, target)) if self._store else None
             artifact = Artifact.from_bytes(data) if data is not None else None
             if artifact is None:
                 return None
@@ -256,6 +289,10 @@ class Planner:
         self.stats.lowering_seconds += answer.lowering_seconds
         self.stats.compiling_seconds += answer.compiling_seconds
         loaded = self._load_all(answer, plan, placed)
+        if loaded is None and plan.digest in self._sized:
+            self._unlike.add(plan.digest)
+            del self._sized[plan.digest]
+            return (yield from self._find(plan, placed, uses))
         self._loaded[plan.digest] = loaded
         if loaded is None and not answer.lasting:
             self._given_up.add(plan.digest)
@@ -265,15 +302,24 @@ class Planner:
 
     def _load_all(self, answer: Answer, plan: RegionPlan, placed: Placed) -> _Loaded | None:
         region = extract(plan, placed)
-        if plan.digest in self._fresh:
-            self.stats.misses.append(f"{plan.digest.hex()}: {region.operators()}")
-            self.stats.compiles += 1
+        candidates = self._candidates(plan)
+        any_size, size = self._sized.get(plan.digest, (None, None))
+        if any_size is None:
+            artifacts = list(zip(candidates, answer.artifacts, strict=True))
+            if plan.digest in self._fresh:
+                self._keep("region", plan.digest, region, answer, artifacts)
+        else:
+            artifacts = list(zip(any_size.targets, answer.artifacts, strict=True))
+            if not any_size.stored:
+                any_size.stored = True
+                any_size.refused = all(artifact.interface is None for _, artifact in artifacts)
+                self._keep("sizes", any_size.family, region, answer, artifacts)
         targets, executables = [], []
-        for target, artifact in zip(self._candidates(plan), answer.artifacts, strict=True):
-            if answer.lasting and plan.digest in self._fresh and self._store is not None:
-                self._store.put(self._key("region", plan.digest, target), artifact.to_bytes())
+        for target, artifact in artifacts:
+            if target not in candidates:
+                continue
             try:
-                executables.append(self._load_one(artifact, region))
+                executables.append(self._load_one(artifact, region, size))
             except LoweringError as error:
                 self.stats.failures.append(error)
             else:
@@ -285,16 +331,39 @@ class Planner:
             choice = self._measure.choice(plan, region, targets)
         return _Loaded(tuple(executables), choice)
 
-    def _load_one(self, artifact: Artifact, region: Region) -> tuple[Executable, RegionInterface]:
+    def _keep(
+        self,
+        what: str,
+        digest: bytes,
+        region: Region,
+        answer: Answer,
+        artifacts: Iterable[tuple[Target, Artifact]],
+    ) -> None:
+        """Counts and stores what the compiler has answered."""
+        self.stats.misses.append(f"{digest.hex()}: {region.operators()}")
+        self.stats.compiles += 1
+        if answer.lasting and self._store is not None:
+            for target, artifact in artifacts:
+                self._store.put(self._key(what, digest, target), artifact.to_bytes())
+
+    def _load_one(
+        self, artifact: Artifact, region: Region, size: int | None
+    ) -> tuple[Executable, RegionInterface]:
         """The executable, and how it is called.
 
         Raises:
-            LoweringError: the region did not compile, or IREE refuses to load it.
+            LoweringError: the region did not compile, or not for its size, or IREE refuses to load
+                it.
         """
-        if artifact.interface is None:
+        interface = artifact.interface
+        if interface is None:
             raise LoweringError.again(artifact.reason)
+        if size is not None:
+            if not interface.covers(size):
+                raise LoweringError("lowering", region, f"not for size {size}: {interface.guard}")
+            interface = interface.bound(size)
         try:
-            return self._load(artifact.vmfb, artifact.interface), artifact.interface
+            return self._load(artifact.vmfb, interface), interface
         except Exception as error:  # IREE finds some faults of a region only when it is loaded
             raise LoweringError("loading", region, str(error)) from error
 

@@ -123,3 +123,23 @@ def test_an_error_in_a_region_is_that_of_the_cpu() -> None:
     with pytest.raises(IndexError, match=r"out of (range|bounds)"):
         torch.shark.synchronize()
     assert torch.allclose(pick(good).cpu(), step(host[[0, 5, 7]]) + step(host)[:3])
+
+
+def test_a_loop_over_many_lengths_compiles_two_regions() -> None:
+    hosts = [torch.rand(300 + 10 * i, 1000) for i in range(12)]
+    tensors = [host.to("shark") for host in hosts]
+
+    def loop(times: int) -> Metrics:
+        torch.shark.reset_metrics()
+        for _ in range(times):
+            for host, x in zip(hosts, tensors, strict=True):
+                torch.testing.assert_close(step(x).cpu(), step(host))
+        return torch.shark.metrics()
+
+    loop(3)
+    settle()
+    counts = torch.shark.metrics()
+    assert (counts.compiles, counts.plans, counts.failures) == (2, 12, 0)
+    counts = loop(4)
+    assert counts.compiles == 0
+    assert counts.regions > 0

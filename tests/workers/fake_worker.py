@@ -24,7 +24,7 @@ Kind = protocol.Kind
 
 MLIR = b"module {}"
 INTERFACE = {"inputs": [], "outputs": [], "scalars": [], "function": "f"}
-INTERFACE |= {"used_inputs": [], "in_place": []}
+INTERFACE |= {"used_inputs": [], "in_place": [], "forms": [], "guard": "", "size": None}
 HEAD = {"interface": json.dumps(INTERFACE), "reason": ""}
 ARTIFACT = json.dumps(HEAD).encode() + b"\nvmfb"
 

@@ -7,7 +7,7 @@ into buffers that the caller owns.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from iree.compiler import ir
@@ -18,8 +18,10 @@ from iree.compiler.extras.fx_importer import (
     rewrite_as_strided,
 )
 
+from torch_shark.lowering.forms import Form
 from torch_shark.lowering.interface import BufferType, RegionInterface
 from torch_shark.lowering.region import Region
+from torch_shark.lowering.sizes import integers_of
 
 _ELEMENT_TYPES = {
     torch.float64: "FLOAT_64",
@@ -115,6 +117,8 @@ def emit_module(
         used_inputs=used_inputs,
         in_place=in_place,
     )
+    if region.size is not None:
+        interface = replace(interface, forms=integers_of(region)[1], guard=_guard(placeholders[-1]))
     return EmittedModule(bytecode.getvalue(), str(importer.module_op), interface)
 
 
@@ -144,4 +148,30 @@ def _builtin_type(tensor: ir.Type) -> ir.Type:
 
 def _buffer_type(node: torch.fx.Node) -> BufferType:
     value = node.meta["val"]
-    return BufferType(tuple(value.shape), _ELEMENT_TYPES[value.dtype])
+    return BufferType(tuple(map(_form, value.shape)), _ELEMENT_TYPES[value.dtype])
+
+
+def _form(number: int | torch.SymInt) -> int | Form:
+    """The form of a dimension; of a symbolic one, `(factor * size ** power) + rest`."""
+    if isinstance(number, int) or not number.node.expr.free_symbols:
+        return int(number)
+    expression = number.node.expr
+    polynomial = expression.as_poly(*expression.free_symbols)
+    (power, factor), *others = zip(
+        (monomial for (monomial,) in polynomial.monoms()), polynomial.coeffs(), strict=True
+    )
+    if power > 2 or any(monomial for monomial, _ in others):
+        raise ValueError(f"[shark] expected a form of one size, got {expression}")
+    return Form(int(factor), power, int(sum(rest for _, rest in others)))
+
+
+def _guard(size: torch.fx.Node) -> str:
+    """What tracing has taken for granted of the size."""
+    number = size.meta["val"]
+    environment = number.node.shape_env
+    if not number.node.expr.free_symbols or environment.replacements:
+        raise ValueError(
+            "[shark] expected operators of any size, got some of a certain one; sizes are compiled"
+            " one by one"
+        )
+    return str(environment.produce_guards_expression([number], ignore_static=False) or "")

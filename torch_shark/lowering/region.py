@@ -35,6 +35,7 @@ class Region:
         parts: what is written, of which storages, where that is not the whole of them; results
             that follow the outputs.
         scalars: the lifted scalars, in the order in which they are passed, with their kinds.
+        size: where some integers are forms (see `sizes`): the size for which it was asked.
     """
 
     entries: tuple[Entry, ...]
@@ -43,6 +44,7 @@ class Region:
     outputs: tuple[int, ...]
     parts: tuple[TensorRef, ...]
     scalars: tuple[tuple[ScalarSlot, ScalarKind], ...]
+    size: int | None = None
 
     def operators(self) -> str:
         """Returns the operators' names in order, for messages."""

@@ -7,21 +7,26 @@ value of the storage.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
+from torch._dynamo.source import ConstantSource
 from torch._functorch.compile_utils import fx_graph_cse
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from torch_shark.lowering import decompositions
-from torch_shark.lowering.fusion import keep_apart
+from torch_shark.lowering.fusion import KEEP_APART, keep_apart
 from torch_shark.lowering.indices import index_limits
 from torch_shark.lowering.operators import Operator, find_operator
 from torch_shark.lowering.places import keep_places_apart
 from torch_shark.lowering.region import Region, ScalarSlot
 from torch_shark.lowering.rounding import rounded, wants_rounded
 from torch_shark.lowering.scalars import compute_dtype
+from torch_shark.lowering.sizes import at_size
 from torch_shark.lowering.support import written_values
 from torch_shark.lowering.views import (
     build_view,
@@ -55,31 +60,70 @@ def trace_region(region: Region) -> torch.fx.GraphModule:
     """Returns the region as a functional FX graph with fake-tensor metadata.
 
     Its placeholders are the input storages, then the vectors of f64 and of i64 scalars where the
-    region has such; its results are the output storages.
+    region has such, then the size if it has one; its results are the output storages.
+
+    Raises:
+        NeedsBarrierError: a region of any size wants what `keep_apart` inserts.
     """
-    arguments = [_empty_storage(region, s) for s in region.inputs]
-    for kind, dtype in (("f64", torch.float64), ("i64", torch.int64)):
-        count = sum(k == kind for _, k in region.scalars)
-        if count:
-            arguments.append(torch.empty(count, dtype=dtype))
-
-    def run(*values: torch.Tensor) -> list[torch.Tensor]:
-        return _Replay(region, values).run()
-
-    with torch.no_grad():
-        graph = make_fx(
-            dispatch_functionalize(run, FunctionalTensorMode()),
-            decomposition_table=decompositions.table(),
-            tracing_mode="fake",
-        )(*arguments)
+    graph = _trace(region) if region.size is None else _trace_any_size(region, region.size)
     _drop_aliases(graph.graph)
     _compare_with_floats(graph.graph)
     graph.graph.eliminate_dead_code()
     graph.graph = fx_graph_cse(graph.graph)
     _widen_what_is_chosen_from_one(graph.graph)
-    keep_apart(graph.graph)
-    keep_places_apart(graph.graph)
+    if region.size is None:  # else none is needed
+        keep_apart(graph.graph)
+        keep_places_apart(graph.graph)
     return graph
+
+
+class NeedsBarrierError(Exception):
+    """Where barriers belong is known of numbers only."""
+
+
+def _trace(region: Region) -> torch.fx.GraphModule:
+    def run(*values: torch.Tensor) -> list[torch.Tensor]:
+        return _Replay(region, values).run()
+
+    return _make_graph(run, _arguments(region), "fake")
+
+
+def _trace_any_size(region: Region, hint: int) -> torch.fx.GraphModule:
+    """Traces with a symbol for the size, which is the last argument."""
+    if trace_region(at_size(region, hint)).graph.find_nodes(op="call_function", target=KEEP_APART):
+        raise NeedsBarrierError("[shark] a region of any size can have no barriers")
+    shapes = ShapeEnv(duck_shape=False)
+    source = ConstantSource("size")
+    symbol = shapes.create_symbol(hint, source, DimDynamic.DYNAMIC, constraint_dim=None)
+    size = shapes.create_symintnode(symbol, hint=hint, source=source)
+
+    def run(*values: Any) -> list[torch.Tensor]:
+        return _Replay(at_size(region, values[-1]), values).run()
+
+    with FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True):
+        return _make_graph(run, [*_arguments(at_size(region, size)), size], "real")
+
+
+def _arguments(region: Region) -> list[Any]:
+    arguments = [_empty_storage(region, s) for s in region.inputs]
+    for kind, dtype in (("f64", torch.float64), ("i64", torch.int64)):
+        count = sum(k == kind for _, k in region.scalars)
+        if count:
+            arguments.append(torch.empty(count, dtype=dtype))
+    return arguments
+
+
+def _make_graph(
+    run: Callable[..., list[torch.Tensor]],
+    arguments: list[Any],
+    tracing_mode: Literal["real", "fake"],
+) -> torch.fx.GraphModule:
+    with torch.no_grad():
+        return make_fx(
+            dispatch_functionalize(run, FunctionalTensorMode()),
+            decomposition_table=decompositions.table(),
+            tracing_mode=tracing_mode,
+        )(*arguments)
 
 
 def _drop_aliases(graph: torch.fx.Graph) -> None:

@@ -9,6 +9,7 @@ the coarsest stride cuts the storage into rows, the next one cuts each row, and 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -164,8 +165,7 @@ def _carve(length: int, offset: int, digits: list[tuple[int, int]]) -> list[_Cut
     if len(digits) == 1:
         fits = offset + (count - 1) * stride < length
         return [_Cut(offset, count, stride, 1, True)] if fits else None
-    # Whole rows of the stride; else shorter ones, of which some are skipped.
-    for row in (stride, math.gcd(stride, length)):
+    for row in _rows(stride, length):
         step = stride // row
         reach = ((count - 1) * step + 1) * row
         for start in (offset - offset % row, offset, length - reach):
@@ -174,6 +174,12 @@ def _carve(length: int, offset: int, digits: list[tuple[int, int]]) -> list[_Cut
                 if inner is not None:
                     return [_Cut(start, count, step, row, False), *inner]
     return None
+
+
+def _rows(stride: int, length: int) -> Iterator[int]:
+    """Whole rows of the stride; else shorter ones, of which some are skipped."""
+    yield stride
+    yield math.gcd(stride, length)
 
 
 def _arrange(carved: torch.Tensor, ref: TensorRef) -> torch.Tensor:

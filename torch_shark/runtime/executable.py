@@ -136,12 +136,16 @@ class Executable:
         if self._context is None:
             raise ExecutableRunError(self.interface.function, "The executable is closed.")
         self._device.check_process()
-        views = self._views(inputs, self._input_types)
-        views += [vector.fill(scalars) for vector in self._scalars]
-        views += self._views(outputs, self._output_types)
+        read = self._views(inputs, self._input_types)
+        read += [vector.fill(scalars) for vector in self._scalars]
+        written = self._views(outputs, self._output_types)
         before, after = self._device.timeline.next()
-        arguments = rt.VmVariantList(len(views) + 2)
-        for value in (*views, before, after):
+        arguments = rt.VmVariantList(len(read) + len(written) + 3)
+        for view in read:
+            arguments.push_ref(view)
+        if self.interface.size is not None:
+            arguments.push_int(self.interface.size)
+        for value in (*written, before, after):
             arguments.push_ref(value)
         return self._context.invoke, (self._function, arguments, self._results), after.wait
 
@@ -167,4 +171,4 @@ class Executable:
 
 
 def _view_type(buffer: BufferType) -> ViewType:
-    return buffer.shape, int(rt.HalElementType[buffer.element_type])
+    return buffer.sizes, int(rt.HalElementType[buffer.element_type])
