@@ -1,19 +1,40 @@
-"""``torch.compile(backend="shark")``: Dynamo's graphs, through the device's own windows."""
+"""``torch.compile(backend="shark")``: Dynamo's graphs, through the device's own windows.
+
+Tensors may be on the device or on the CPU. A graph of CPU tensors runs on the device over their own
+memory (see `compiled_on_cpu`), and its results are there when the call returns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 
-from torch_shark import _C
+from torch_shark import _C, compiler
+from torch_shark.compiled_on_cpu import OnCpu
+from torch_shark.config import Config, config
+from torch_shark.errors import CompileOptionError
+
+# Knobs that speak of single windows: the others are the process's.
+OPTIONS = ("policy", "verify")
+MODES = ("default", "reduce-overhead", "max-autotune")  # see docs/compile.md
+# A window is planned when it has come twice.
+_FIRST_CALLS = 3
+
+Graph = Callable[..., Any]
 
 
 def shark(
-    graph: torch.fx.GraphModule, example_inputs: Sequence[Any], **options: Any
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Callable[..., Any]:
     """Compile a graph and its backward for the shark device.
 
@@ -22,30 +43,59 @@ def shark(
     Args:
         graph: what Dynamo captured.
         example_inputs: its inputs: fake tensors and symbolic integers.
-        options: the options and the mode given to ``torch.compile``; there are none yet.
+        mode: one of `MODES`.
+        options: values for the knobs in `OPTIONS`, for the windows of this graph alone.
 
     Returns:
         A function of the graph's inputs that gives the graph's results.
 
     Raises:
-        TypeError: an option or a mode was given.
-        ValueError: an input is a tensor of another device.
+        CompileOptionError: an option or a mode is not known, or an option's value is wrong.
+        ValueError: some inputs are tensors of the CPU, others of the device.
     """
-    if options:
-        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
-        raise TypeError(f"[shark] expected no options, got {given}")
-    for value in example_inputs:
-        # As in eager code, a 0-d tensor of the CPU is a number.
-        if isinstance(value, torch.Tensor) and value.device.type != "shark" and value.dim():
-            raise ValueError(
-                f'[shark] expected inputs on the device "shark", got one on "{value.device}": '
-                'move the model and its inputs with .to("shark")'
-            )
-    backend = aot_autograd(fw_compiler=_as_windows, bw_compiler=_as_windows)
+    mode, knobs = mode or "default", dict(options or {})
+    _check(mode, knobs)
+    compile_graph = partial(_as_windows, on_cpu=_are_on_cpu(example_inputs), mode=mode, knobs=knobs)
+    backend = aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph)
     return backend(graph, example_inputs)
 
 
-def _as_windows(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
+def _check(mode: str, options: Mapping[str, object]) -> None:
+    if mode not in MODES:
+        raise CompileOptionError("mode", mode, MODES)
+    for name in options:
+        if name not in OPTIONS:
+            raise CompileOptionError("option", name, OPTIONS)
+    checked = Config()
+    for name, value in options.items():
+        setattr(checked, name, value)
+
+
+def _are_on_cpu(inputs: Sequence[Any]) -> bool:
+    """Whether a graph is of the CPU: none of its inputs is on the device."""
+    # As in eager code, a 0-d tensor of the CPU is a number.
+    devices = {
+        value.device.type
+        for value in inputs
+        if isinstance(value, torch.Tensor) and (value.dim() or value.device.type != "cpu")
+    }
+    if len(devices) > 1 or not devices <= {"cpu", "shark"}:
+        found = ", ".join(sorted(devices))
+        raise ValueError(
+            f"[shark] expected inputs on the device or on the CPU, got some on {found}: move the"
+            ' model and its inputs with .to("shark")'
+        )
+    return "shark" not in devices
+
+
+def _as_windows(
+    graph: torch.fx.GraphModule,
+    _: Sequence[Any],
+    *,
+    on_cpu: bool,
+    mode: str,
+    knobs: Mapping[str, object],
+) -> Graph:
     """Record the graph's operators as a window of their own each time it is called.
 
     A window that began or went on outside of the graph would be another one, and compile anew,
@@ -58,4 +108,41 @@ def _as_windows(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[[list
         _C.flush_graph()
         return results
 
-    return make_boxed_func(run)
+    call: Graph = OnCpu(graph) if on_cpu else run
+    if mode == "max-autotune":
+        call = _waiting(call)
+    return make_boxed_func(_scoped(call, knobs) if knobs else call)
+
+
+def _waiting(call: Graph) -> Graph:
+    """Wait after the first calls until all that is worth it is compiled."""
+    calls = 0
+
+    def run(*inputs: Any) -> Any:
+        nonlocal calls
+        results = call(*inputs)
+        if calls < _FIRST_CALLS:
+            calls += 1
+            _C.synchronize()
+            compiler.finish()
+        return results
+
+    return run
+
+
+def _scoped(call: Graph, knobs: Mapping[str, object]) -> Graph:
+    """Run a graph under knobs of its own: windows before it and after it are under the others."""
+
+    def run(*inputs: Any) -> Any:
+        with _settled(), config.scope(**knobs), _settled():
+            return call(*inputs)
+
+    return run
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """Let nothing of one side of a border run on the other."""
+    _C.synchronize()
+    yield
+    _C.synchronize()

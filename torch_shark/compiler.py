@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from torch_shark.config import config
 if TYPE_CHECKING:
     from torch_shark.lowering.artifact import Answer
     from torch_shark.lowering.region import Region
+    from torch_shark.patience import Patience
     from torch_shark.plan import Step
     from torch_shark.planner import Compile, Planner, PlannerStats, Waiting
     from torch_shark.record import WindowRecord
@@ -29,6 +31,8 @@ _lock = threading.Lock()
 _planners: dict[str, Planner] = {}
 _explained_misses: deque[str] = deque(maxlen=100)
 _pending: list[_C.Signature] = []
+_patience: list[Patience] = []
+_LOOK_SECONDS = 0.01
 
 
 class _CacheOnDisk:
@@ -109,6 +113,17 @@ def pending() -> int:
     return len(_pending)
 
 
+def finish() -> None:
+    """Compile at once what has been asked for under `auto`, and wait for it."""
+    done = threading.Event()
+    _work("auto").put(done.set)  # behind the windows that are not looked at yet
+    done.wait()
+    for patience in _patience:
+        patience.end()
+    while _pending:
+        time.sleep(_LOOK_SECONDS)
+
+
 @cache
 def _work(policy: str) -> SimpleQueue[Callable[[], None]]:
     """The queue of a policy's planning thread; the first call starts the thread."""
@@ -176,6 +191,7 @@ def _make_planner(policy: str) -> Planner:
     store = _CacheOnDisk(disk) if disk is not None else None
     if policy == "auto":
         patience = Patience(config.compile_delay / 1000, _pool().submit)
+        _patience[:] = [patience]
         measured = Measured(target.candidates(), store)
         return Planner(
             target, _compiling(patience.submit), Executable, store, measured, any_size=True

@@ -6,7 +6,7 @@ process and compared in tests; the message is made by ``__str__``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps -e ."
 
@@ -96,6 +96,26 @@ class UnknownTargetError(ConfigError):
         super().__init__(source, value, f"a known target ({', '.join(known)})")
         self.args = (source, value, known)
         self.known = known
+
+
+class CompileOptionError(SharkError, TypeError):
+    """``torch.compile(backend="shark")`` was given an option or a mode that it does not know.
+
+    Args:
+        what: "option" or "mode".
+        given: its name.
+        known: the names of all.
+    """
+
+    def __init__(self, what: str, given: str, known: Iterable[str]) -> None:
+        super().__init__(what, given, tuple(known))
+
+    def __str__(self) -> str:
+        what, given, known = self.args
+        hint = ""
+        if what == "option":
+            hint = "; other knobs are the process's (torch_shark.config)"
+        return f"[shark] expected {what}s among {', '.join(known)}, got {given!r}{hint}."
 
 
 class ExecutableLoadError(SharkError, RuntimeError):

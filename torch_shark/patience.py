@@ -36,14 +36,15 @@ class Patience:
             if self._held is None:
                 return self._submit(request)
             if not self._held:
-                timer = threading.Timer(self._seconds, self._end)
+                timer = threading.Timer(self._seconds, self.end)
                 timer.daemon = True
                 timer.start()
             answer: Future[Answer] = Future()
             self._held.append((request, answer))
             return answer
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Submit what is held, and from now on everything at once."""
         with self._lock:
             held, self._held = self._held or [], None
             for request, answer in held:

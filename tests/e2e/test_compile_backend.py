@@ -121,22 +121,46 @@ def test_a_number_on_the_cpu_is_an_input(policy):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given"),
+    ("arguments", "message"),
     [
-        ({"options": {"speed": 11}}, r"options=\{'speed': 11\}"),
-        ({"mode": "reduce-overhead"}, "mode='reduce-overhead'"),
+        ({"options": {"speed": 11}}, "expected options among policy, verify, got 'speed'"),
+        ({"options": {"cache_dir": "x"}}, "other knobs are the process's"),
+        ({"options": {"policy": "fast"}}, "expected config.policy to be 'auto', 'iree' or"),
+        ({"mode": "fastest"}, "expected modes among default, reduce-overhead, max-autotune, got"),
     ],
 )
-def test_an_option_raises(arguments, given):
+@pytest.mark.parametrize("device", ["cpu", "shark"])
+def test_an_unknown_option_raises(arguments, message, device):
     compiled = torch.compile(torch.sin, backend="shark", **arguments)
-    with pytest.raises(BackendCompilerFailed, match=rf"\[shark\] expected no options, got {given}"):
-        compiled(torch.ones(2, device="shark"))
+    with pytest.raises(BackendCompilerFailed, match=rf"\[shark\] .*{message}"):
+        compiled(torch.ones(2, device=device))
 
 
-def test_inputs_on_the_cpu_raise():
-    compiled = torch.compile(torch.sin, backend="shark")
-    message = (
-        r'\[shark\] expected inputs on the device "shark", got one on "cpu": move .*\.to\("shark"\)'
-    )
+def test_inputs_on_both_devices_raise():
+    compiled = torch.compile(lambda x, y: (x + 1, y + 1), backend="shark")
+    message = r'\[shark\] expected inputs on the device or on the CPU, .*\.to\("shark"\)'
     with pytest.raises(BackendCompilerFailed, match=message):
-        compiled(torch.ones(2))
+        compiled(torch.ones(2), torch.ones(2, device="shark"))
+
+
+@pytest.mark.parametrize("mode", [None, "default", "reduce-overhead", "max-autotune"])
+@pytest.mark.parametrize("device", ["cpu", "shark"])
+def test_modes_give_the_same_values(mode, device):
+    model, x = make_model().eval(), torch.randn(8, 16)
+    expected = model(x)
+    compiled = torch.compile(model.to(device), backend="shark", mode=mode)
+    for _ in range(4):
+        assert_close(compiled(x.to(device)).cpu(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_policy_is_for_one_function():
+    x = torch.randn(300, 300)
+    compiled = torch.compile(
+        lambda x: (x * 2).sin() + 1, backend="shark", options={"policy": "iree"}
+    )
+    with config.scope(policy="native"):
+        torch.shark.reset_metrics()
+        assert_close(compiled(x), (x * 2).sin() + 1)
+        assert torch.shark.metrics().regions == 1
+        (x.to("shark") * 3).cpu()
+        assert torch.shark.metrics().regions == 1
