@@ -17,6 +17,7 @@ import torch
 
 from torch_shark import _C, memory
 from torch_shark.config import config
+from torch_shark.export import export, load
 from torch_shark.index import DeviceLike, as_device, current_device, device_count, index_of
 from torch_shark.memory import (
     empty_cache,
@@ -46,6 +47,7 @@ __all__ = [
     "device_of",
     "empty_cache",
     "explain",
+    "export",
     "get_amp_supported_dtype",
     "get_device_name",
     "get_device_properties",
@@ -57,6 +59,7 @@ __all__ = [
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "load",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",

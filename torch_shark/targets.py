@@ -18,6 +18,7 @@ class Target:
         sharing: "alias" if IREE and the native device see the same bytes, else "copy".
         host_features: the executable depends on the CPU features of this machine.
         variants: sets of further flags, each of which is the fastest for some regions.
+        cpu_features: what the CPU has to have to run an executable, as Linux names it.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Target:
     sharing: Literal["alias", "copy"]
     host_features: bool
     variants: tuple[tuple[str, ...], ...] = ()
+    cpu_features: tuple[str, ...] = ()
 
     def candidates(self) -> tuple[Target, ...]:
         """Return the target itself, then what it is with each variant's flags."""
@@ -67,3 +69,8 @@ def get_target(name: str) -> Target:
     except KeyError:
         known = ", ".join(sorted(_TARGETS))
         raise ValueError(f"[shark] expected a target among: {known}; got {name!r}") from None
+
+
+def shipping_target(name: str) -> Target:
+    """Return the target of a bundle."""
+    return get_target(name)
