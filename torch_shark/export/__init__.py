@@ -42,6 +42,7 @@ def export(
 
     Raises:
         ExportError: the model can't be traced, lowered, or compiled for a target.
+        TypeError: `targets` is no list of names, or empty.
         ValueError: a target is not known.
         FileExistsError: at `path` there is something that is no bundle.
     """

@@ -79,6 +79,9 @@ def read_manifest(path: Path) -> Manifest:
     except NewerFormatError as error:
         reason = f"expected a format of at most {FORMAT}, got {error}: use a newer torch_shark"
         raise BundleError(file, reason) from None
+    except NotImplementedError as error:
+        reason = f"expected its classes to be imported before, got {error}"
+        raise BundleError(file, reason) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"expected a bundle's manifest, got {type(error).__name__}: {error}"
         raise BundleError(file, reason) from error

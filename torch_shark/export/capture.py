@@ -10,7 +10,13 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, OutputKind, SymIntArgument
+from torch.export.graph_signature import (
+    ConstantArgument,
+    CustomObjArgument,
+    OutputKind,
+    SymIntArgument,
+    TokenArgument,
+)
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
@@ -18,6 +24,10 @@ from torch_shark.export.errors import ExportError
 from torch_shark.export.signature import ConstantSpec, Signature, Spec, TensorSpec, is_affine
 
 _TORCH = Path(torch.__file__).parent
+_DTYPES = {
+    *[torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool],
+    *[torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8],
+}
 _PLAIN = (type(None), bool, int, float, str)
 
 
@@ -40,20 +50,17 @@ def capture(
     except Exception as error:
         line = _users_line(error)
         raise ExportError(name, f"{line}{type(error).__name__}: {error}") from error
-    for spec in program.graph_signature.output_specs:
-        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION):
-            kind = spec.kind.name.lower().replace("_", " ")
-            raise ExportError(
-                name,
-                f"expected only buffers to be written in place, got a {kind} of {spec.target!r}",
-            )
+    for spec in program.graph_signature.input_specs:
+        if isinstance(spec.arg, CustomObjArgument | TokenArgument):
+            raise ExportError(name, f"expected tensors, numbers and texts, got {spec.arg}")
     for node in program.graph.nodes:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise ExportError(
-                name,
-                f"expected no random numbers, got {node.target}; call model.eval() if it is "
-                f"from a dropout{_written_at(node)}",
-            )
+            said = f"expected no random numbers, got {node.target}; a dropout ends by model.eval()"
+            raise ExportError(name, said + _written_at(node))
+        values = pytree.tree_leaves(node.meta.get("val"))
+        for dtype in {v.dtype for v in values if isinstance(v, torch.Tensor)} - _DTYPES:
+            said = f"expected dtypes that IREE knows, got {dtype} by {node.target}"
+            raise ExportError(name, said + _written_at(node))
     return program
 
 
@@ -61,16 +68,22 @@ def signature(program: ExportedProgram, model: str) -> Signature:
     """Return what the program takes and returns.
 
     Args:
-        program: what `capture` returned.
+        program: what `capture` returned, decomposed: what it writes is only known then.
         model: the name of the model's class, for errors.
 
     Raises:
-        ExportError: an argument or a result is no tensor, number or text, or its size depends on
-            the sizes of the arguments in another way than "2*batch + 1".
+        ExportError: it writes an argument; an argument or a result is no tensor, number or text,
+            or its size depends on symbols in another way than "2*batch + 1".
     """
     placeholders = {n.name: n for n in program.graph.find_nodes(op="placeholder")}
     names = _symbol_names(program, list(placeholders.values()))
     specs = program.graph_signature
+    for spec in specs.output_specs:
+        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION):
+            kind = spec.kind.name.lower().replace("_", " ")
+            raise ExportError(
+                model, f"expected only buffers to be written in place, got a {kind}: {spec.target}"
+            )
     nodes = {node.name: node for node in program.graph.nodes}
     inputs = [
         _spec(s.arg, s.arg.name, nodes, names, model)

@@ -6,6 +6,9 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+from torch.utils import _pytree as pytree
+
 from torch_shark.export.signature import ConstantSpec, Signature, Spec, TensorSpec
 
 FORMAT = 1
@@ -93,16 +96,16 @@ class Manifest:
 
         Raises:
             NewerFormatError: a later version wrote it.
+            NotImplementedError: arguments or results are of a class that PyTorch's pytrees don't
+                know in this process: import what registers it.
             ValueError, KeyError, TypeError, AttributeError: the text is something else.
         """
         fields = json.loads(text)
         if fields["format"] > FORMAT:
             raise NewerFormatError(fields["format"])
         signature = Signature(
-            fields["inputs"]["structure"],
-            tuple(map(_spec, fields["inputs"]["leaves"])),
-            fields["outputs"]["structure"],
-            tuple(map(_spec, fields["outputs"]["leaves"])),
+            *_structure(fields["inputs"]),
+            *_structure(fields["outputs"]),
             {symbol: (low, high) for symbol, (low, high) in fields["symbols"].items()},
         )
         targets = tuple(
@@ -134,7 +137,16 @@ class NewerFormatError(Exception):
     """The manifest is of a format that this version does not know; the argument is its number."""
 
 
+def _structure(fields: dict[str, Any]) -> tuple[str, tuple[Spec, ...]]:
+    structure, leaves = fields["structure"], tuple(map(_spec, fields["leaves"]))
+    if (count := pytree.treespec_loads(structure).num_leaves) != len(leaves):
+        raise ValueError(f"expected {count} leaves, got {len(leaves)}")
+    return structure, leaves
+
+
 def _spec(fields: dict[str, Any]) -> Spec:
     if "dtype" in fields:
+        if not isinstance(getattr(torch, fields["dtype"], None), torch.dtype):
+            raise ValueError(f"expected a dtype, got {fields['dtype']!r}")
         return TensorSpec(fields["name"], fields["dtype"], tuple(fields["shape"]))
     return ConstantSpec(fields["name"], fields["value"], fields["is_size"])

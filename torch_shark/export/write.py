@@ -30,12 +30,14 @@ def write_bundle(
     targets: Sequence[str],
 ) -> None:
     """Do what `torch.shark.export` says."""
-    chosen = [shipping_target(name) for name in targets]
+    if isinstance(targets, str) or not targets:
+        raise TypeError(f"[shark] expected a list of targets, got {targets!r}")
+    chosen = list(dict.fromkeys(map(shipping_target, targets)))
     name = type(model).__name__
     with new_folder(path) as folder:
-        captured = capture(model, args, kwargs, dynamic_shapes)
-        called = signature(captured, name)
-        module = _emit(decompose(captured), name)
+        program = decompose(capture(model, args, kwargs, dynamic_shapes))
+        called = signature(program, name)
+        module = _emit(program, name)
         entries = []
         for target in chosen:
             file = f"{target.name.replace(':', '-')}.vmfb"
