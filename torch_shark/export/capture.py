@@ -37,7 +37,7 @@ def capture(
     """Return the model as torch.export sees it, on the CPU.
 
     Raises:
-        ExportError: torch.export refuses it, or it does what an executable can't.
+        ExportError: torch.export refuses it; the error tells the user's line, where there is one.
     """
     name = type(model).__name__
     try:
@@ -50,40 +50,53 @@ def capture(
     except Exception as error:
         line = _users_line(error)
         raise ExportError(name, f"{line}{type(error).__name__}: {error}") from error
-    for spec in program.graph_signature.input_specs:
-        if isinstance(spec.arg, CustomObjArgument | TokenArgument):
-            raise ExportError(name, f"expected tensors, numbers and texts, got {spec.arg}")
-    for node in program.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            said = f"expected no random numbers, got {node.target}; a dropout ends by model.eval()"
-            raise ExportError(name, said + _written_at(node))
-        values = pytree.tree_leaves(node.meta.get("val"))
-        for dtype in {v.dtype for v in values if isinstance(v, torch.Tensor)} - _DTYPES:
-            said = f"expected dtypes that IREE knows, got {dtype} by {node.target}"
-            raise ExportError(name, said + _written_at(node))
     return program
 
 
-def signature(program: ExportedProgram, model: str) -> Signature:
-    """Return what the program takes and returns.
+def check(program: ExportedProgram, model: str) -> None:
+    """See that a program does nothing that an executable can't.
 
     Args:
         program: what `capture` returned, decomposed: what it writes is only known then.
         model: the name of the model's class, for errors.
 
     Raises:
-        ExportError: it writes an argument; an argument or a result is no tensor, number or text,
+        ExportError: it writes an argument, takes an object, draws random numbers, or has complex
+            numbers or other dtypes that IREE does not know.
+    """
+    specs = program.graph_signature
+    for spec in specs.input_specs:
+        if isinstance(spec.arg, CustomObjArgument | TokenArgument):
+            raise ExportError(model, f"expected tensors, numbers and texts, got {spec.arg}")
+    for written in specs.output_specs:
+        if written.kind not in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION):
+            kind = written.kind.name.lower().replace("_", " ")
+            said = f"expected only buffers to be written in place, got a {kind}: {written.target}"
+            raise ExportError(model, said)
+    for node in program.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            said = f"expected no random numbers, got {node.target}; a dropout ends by model.eval()"
+            raise ExportError(model, said + _written_at(node))
+        values = pytree.tree_leaves(node.meta.get("val"))
+        for dtype in {v.dtype for v in values if isinstance(v, torch.Tensor)} - _DTYPES:
+            said = f"expected dtypes that IREE knows, got {dtype} by {node.target}"
+            raise ExportError(model, said + _written_at(node))
+
+
+def signature(program: ExportedProgram, model: str) -> Signature:
+    """Return what the program takes and returns.
+
+    Args:
+        program: what `check` has passed.
+        model: the name of the model's class, for errors.
+
+    Raises:
+        ExportError: an argument or a result is no tensor, number or text,
             or its size depends on symbols in another way than "2*batch + 1".
     """
     placeholders = {n.name: n for n in program.graph.find_nodes(op="placeholder")}
     names = _symbol_names(program, list(placeholders.values()))
     specs = program.graph_signature
-    for spec in specs.output_specs:
-        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.BUFFER_MUTATION):
-            kind = spec.kind.name.lower().replace("_", " ")
-            raise ExportError(
-                model, f"expected only buffers to be written in place, got a {kind}: {spec.target}"
-            )
     nodes = {node.name: node for node in program.graph.nodes}
     inputs = [
         _spec(s.arg, s.arg.name, nodes, names, model)

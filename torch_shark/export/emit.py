@@ -20,6 +20,7 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import Node
 
 from torch_shark.export.manifest import SCOPE
+from torch_shark.lowering.emit import write_barriers
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +47,22 @@ def emit_program(program: ExportedProgram) -> ExportedModule:
     """
     rewrite_as_strided(program.graph)
     specs = program.graph_signature
-    nodes = {node.name: node for node in program.graph.nodes}
+    # By position: rewriting the graph gave some nodes other names.
+    inputs = list(zip(specs.input_specs, program.graph.find_nodes(op="placeholder"), strict=True))
     user_inputs = [
-        nodes[spec.arg.name]
-        for spec in specs.input_specs
+        node
+        for spec, node in inputs
         if spec.kind == InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument)
     ]
+    (returned,) = program.graph.output_node().args
+    assert isinstance(returned, (list, tuple))
+    pairs = list(zip(specs.output_specs, returned, strict=True))
     results = [
-        nodes[spec.arg.name]
-        for spec in specs.output_specs
+        node
+        for spec, node in pairs
         if spec.kind == OutputKind.USER_OUTPUT and isinstance(spec.arg, TensorArgument)
     ]
-    written = {
-        spec.target: nodes[spec.arg.name]
-        for spec in specs.output_specs
-        if spec.kind == OutputKind.BUFFER_MUTATION
-    }
+    written = {spec.target: node for spec, node in pairs if spec.kind == OutputKind.BUFFER_MUTATION}
 
     context = ir.Context()
     importer = FxImporter(context=context, config_check=False)
@@ -77,11 +78,8 @@ def emit_program(program: ExportedProgram) -> ExportedModule:
         for node, value in zip(user_inputs, block.arguments, strict=True):
             importer_of_nodes.bind_node_value(node, value)
         with ir.InsertionPoint(block):
-            for spec in specs.input_specs:
-                if spec.kind == InputKind.USER_INPUT:
-                    continue
-                node = nodes[spec.arg.name]
-                if node.users or spec.target in written:
+            for spec, node in inputs:
+                if spec.kind != InputKind.USER_INPUT and (node.users or spec.target in written):
                     importer_of_nodes.bind_node_value(node, parameters.load(node, spec))
         importer._import_all_child_modules(program.graph.owning_module, "main")
         importer_of_nodes.import_nodes(program.graph.nodes, skip_placeholders_outputs=True)
@@ -89,6 +87,7 @@ def emit_program(program: ExportedProgram) -> ExportedModule:
             for target, node in written.items():
                 parameters.store(target, importer_of_nodes.resolve_node_value(node))
             func.ReturnOp([importer_of_nodes.resolve_node_value(node) for node in results])
+        write_barriers(block)
         importer._m_ip.insert(function)
     bytecode = io.BytesIO()
     importer.module_op.write_bytecode(bytecode)

@@ -12,11 +12,12 @@ import torch
 from torch.export import ExportedProgram
 
 from torch_shark.export.bundle import PARAMETERS, describe, new_folder, write_manifest
-from torch_shark.export.capture import capture, signature
+from torch_shark.export.capture import capture, check, signature
 from torch_shark.export.decompose import decompose
 from torch_shark.export.emit import ExportedModule, emit_program
 from torch_shark.export.errors import ExportError
 from torch_shark.export.manifest import Manifest, TargetEntry
+from torch_shark.export.prepare import prepare
 from torch_shark.lowering.compile import CompileError, compile_module
 from torch_shark.targets import Target, shipping_target
 
@@ -36,7 +37,9 @@ def write_bundle(
     name = type(model).__name__
     with new_folder(path) as folder:
         program = decompose(capture(model, args, kwargs, dynamic_shapes))
+        check(program, name)
         called = signature(program, name)
+        prepare(program)
         module = _emit(program, name)
         entries = []
         for target in chosen:

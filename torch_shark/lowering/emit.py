@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from iree.compiler import ir
-from iree.compiler.dialects import func
+from iree.compiler.dialects import arith, func
 from iree.compiler.extras.fx_importer import (
     FxImporter,
     GraphNodeImporter,
@@ -107,7 +107,7 @@ def emit_module(
                     operands=[nodes.resolve_node_value(node), target],
                 )
             func.ReturnOp([])
-        _write_barriers(block)
+        write_barriers(block)
     bytecode = io.BytesIO()
     importer.module_op.write_bytecode(bytecode)
     interface = RegionInterface(
@@ -122,21 +122,36 @@ def emit_module(
     return EmittedModule(bytecode.getvalue(), str(importer.module_op), interface)
 
 
-def _write_barriers(block: ir.Block) -> None:
+def write_barriers(block: ir.Block) -> None:
     """Writes `fusion.KEEP_APART` as IREE knows it: a barrier on a builtin tensor."""
     for op in list(block.operations):
         if op.operation.name == "torch.operator" and op.attributes["name"].value == _KEEP_APART:
             (value,), (result,) = op.operands, op.results
             with ir.InsertionPoint(op):
                 builtin = _builtin_type(value.type)
-                for name, to in (
-                    ("torch_c.to_builtin_tensor", builtin),
-                    ("util.optimization_barrier", builtin),
-                    ("torch_c.from_builtin_tensor", result.type),
-                ):
-                    value = ir.Operation.create(name, results=[to], operands=[value]).result
+                (value,) = _create("torch_c.to_builtin_tensor", builtin, value)
+                sizes = _unknown_sizes(value)
+                (value,) = _create("util.optimization_barrier", builtin, value)
+                if sizes:  # IREE can't look through the barrier for them
+                    (value,) = _create("flow.tensor.tie_shape", builtin, value, *sizes)
+                (value,) = _create("torch_c.from_builtin_tensor", result.type, value)
             result.replace_all_uses_with(value)
             op.operation.erase()
+
+
+def _create(name: str, result: ir.Type, *operands: ir.Value) -> list[ir.Value]:
+    return list(ir.Operation.create(name, results=[result], operands=operands).results)
+
+
+def _unknown_sizes(tensor: ir.Value) -> list[ir.Value]:
+    """Returns the sizes that the type of a builtin tensor leaves open, as they are when it runs."""
+    shape = ir.RankedTensorType(tensor.type)
+    index = ir.IndexType.get()
+    return [
+        _create("tensor.dim", index, tensor, arith.ConstantOp(index, dim).result)[0]
+        for dim in range(shape.rank)
+        if shape.is_dynamic_dim(dim)
+    ]
 
 
 def _builtin_type(tensor: ir.Type) -> ir.Type:

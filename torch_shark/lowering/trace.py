@@ -66,15 +66,20 @@ def trace_region(region: Region) -> torch.fx.GraphModule:
         NeedsBarrierError: a region of any size wants what `keep_apart` inserts.
     """
     graph = _trace(region) if region.size is None else _trace_any_size(region, region.size)
+    tidy(graph)
+    if region.size is None:  # else none is needed
+        keep_apart(graph.graph)
+        keep_places_apart(graph.graph)
+    return graph
+
+
+def tidy(graph: torch.fx.GraphModule) -> None:
+    """Drops what does nothing, and rewrites what IREE would take for something else."""
     _drop_aliases(graph.graph)
     _compare_with_floats(graph.graph)
     graph.graph.eliminate_dead_code()
     graph.graph = fx_graph_cse(graph.graph)
     _widen_what_is_chosen_from_one(graph.graph)
-    if region.size is None:  # else none is needed
-        keep_apart(graph.graph)
-        keep_places_apart(graph.graph)
-    return graph
 
 
 class NeedsBarrierError(Exception):
