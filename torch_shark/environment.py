@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from torch_shark import processor
 from torch_shark.targets import Target
 
 
@@ -34,24 +35,16 @@ def environment(target: Target) -> tuple[tuple[str, str], ...]:
 @cache
 def machine() -> str:
     """Return what times depend on: the processor's name, and how many there are to run on."""
-    named = re.search(r"^model name\s*:\s*(.*)$", _cpu_description(), re.MULTILINE)
-    processor = named[1] if named is not None else platform.processor()
+    named = re.search(r"^model name\s*:\s*(.*)$", processor.description(), re.MULTILINE)
+    model = named[1] if named is not None else platform.processor()
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{processor}, {count} processors"
+    return f"{model}, {count} processors"
 
 
 def _cpu_features() -> str:
     """What the compiler makes of `host`: the machine and its CPU's features."""
-    features = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", _cpu_description(), re.MULTILINE)
+    features = processor.features()
     if features is None:
         return platform.processor()
-    named = " ".join(sorted(features[1].split()))
+    named = " ".join(sorted(features))
     return f"{platform.machine()} {hashlib.blake2b(named.encode(), digest_size=8).hexdigest()}"
-
-
-@cache
-def _cpu_description() -> str:
-    try:
-        return Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ""

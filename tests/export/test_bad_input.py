@@ -45,13 +45,13 @@ def test_a_folder_that_is_none(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", ["cpu.vmfb", "parameters.irpa"])
+@pytest.mark.parametrize("name", ["cpu-x86-64-v3.vmfb", "parameters.irpa"])
 def test_a_missing_file(copy, name):
     (copy / name).unlink()
     assert error_of(copy) == f"PATH/{name} can't be loaded: expected a file, got none"
 
 
-@pytest.mark.parametrize("name", ["cpu.vmfb", "parameters.irpa"])
+@pytest.mark.parametrize("name", ["cpu-x86-64-v3.vmfb", "parameters.irpa"])
 def test_a_truncated_file(copy, name):
     data = (copy / name).read_bytes()
     (copy / name).write_bytes(data[:-1])
@@ -60,7 +60,7 @@ def test_a_truncated_file(copy, name):
     )
 
 
-@pytest.mark.parametrize("name", ["cpu.vmfb", "parameters.irpa"])
+@pytest.mark.parametrize("name", ["cpu-x86-64-v3.vmfb", "parameters.irpa"])
 def test_a_changed_byte(copy, name):
     data = bytearray((copy / name).read_bytes())
     data[len(data) // 2] ^= 1
@@ -233,9 +233,15 @@ class Failing(torch.nn.Module):
         raise KeyError("an error of one's own")
 
 
+class Decomposing(torch.nn.Module):
+    def forward(self, x):
+        return torch.linalg.svdvals(x.reshape(2, 2))
+
+
 @pytest.mark.parametrize(
     ("model", "said"),
     [
+        (Decomposing, r"IREE's compiler failed for cpu:x86-64-v3.\n.*bad_input.py:\d+:\d+: .*_svd"),
         (Deciding, r"at \S+test_bad_input.py:\d+, in forward\n +if x.sum\(\) > 0:.*\nGuardOnData"),
         (Failing, r"at \S+test_bad_input.py:\d+, in forward\n +raise KeyError\(.*an error of one"),
         (
@@ -288,7 +294,7 @@ def test_a_failed_export_leaves_the_bundle_that_was_there(small, copy):
 def test_a_bundle_is_replaced_as_a_whole(small, copy):
     loaded = torch.shark.load(copy)
     torch.shark.export(Fixed(), (torch.ones(2), torch.ones(2), 3), copy)
-    assert sorted(file.name for file in copy.iterdir()) == ["cpu.vmfb", "manifest.json"]
+    assert sorted(file.name for file in copy.iterdir()) == ["cpu-x86-64-v3.vmfb", "manifest.json"]
     assert torch.equal(
         torch.shark.load(copy)(torch.ones(2), torch.ones(2), 3), torch.full((2,), 6.0)
     )
@@ -308,4 +314,7 @@ def test_what_is_no_bundle_is_not_replaced(small, tmp_path):
 
 def test_a_bundle_in_folders_that_are_not_there_yet(tmp_path):
     torch.shark.export(Fixed(), (torch.ones(2), torch.ones(2), 3), tmp_path / "a" / "b")
-    assert sorted(f.name for f in (tmp_path / "a" / "b").iterdir()) == ["cpu.vmfb", "manifest.json"]
+    assert sorted(f.name for f in (tmp_path / "a" / "b").iterdir()) == [
+        "cpu-x86-64-v3.vmfb",
+        "manifest.json",
+    ]

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 def test_a_loaded_model_returns_what_the_model_does(small, bundle):
     program = torch.shark.load(bundle)
-    assert program.target == "cpu"
+    assert program.target == "cpu:x86-64-v3"
     assert program.state == ()
     for _ in range(3):
         x = torch.randn(3, 8)
@@ -156,7 +156,10 @@ def test_a_model_without_parameters_has_no_archive(tmp_path, iree_run_module):
             return x + x
 
     torch.shark.export(Doubled(), (torch.ones(2),), tmp_path / "b")
-    assert sorted(f.name for f in (tmp_path / "b").iterdir()) == ["cpu.vmfb", "manifest.json"]
+    assert sorted(f.name for f in (tmp_path / "b").iterdir()) == [
+        "cpu-x86-64-v3.vmfb",
+        "manifest.json",
+    ]
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
     assert manifest["parameters"] is None
     x = torch.randn(2)

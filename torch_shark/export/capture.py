@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from torch_shark.export.errors import ExportError
 from torch_shark.export.signature import ConstantSpec, Signature, Spec, TensorSpec, is_affine
+from torch_shark.targets import Target
 
 _TORCH = Path(torch.__file__).parent
 _DTYPES = {
@@ -80,6 +81,19 @@ def check(program: ExportedProgram, model: str) -> None:
         values = pytree.tree_leaves(node.meta.get("val"))
         for dtype in {v.dtype for v in values if isinstance(v, torch.Tensor)} - _DTYPES:
             said = f"expected dtypes that IREE knows, got {dtype} by {node.target}"
+            raise ExportError(model, said + _written_at(node))
+
+
+def check_for(target: Target, program: ExportedProgram, model: str) -> None:
+    """See that a target can compute what a program does.
+
+    Raises:
+        ExportError: the program has float64 tensors, and the target no such numbers.
+    """
+    for node in () if target.float64 else program.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.dtype == torch.float64:
+            said = f"expected no float64 tensor for {target.name}, got one by {node.target}"
             raise ExportError(model, said + _written_at(node))
 
 

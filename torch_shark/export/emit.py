@@ -28,12 +28,14 @@ class ExportedModule:
     """A program as an MLIR module.
 
     Attributes:
-        bytecode: the module, as MLIR bytecode.
+        text: the module, which tells nothing of the user's files: an executable keeps their names.
+        located: the module as bytecode, with the user's lines, for the compiler's errors.
         parameters: what the archive has to hold, by name.
         state: the names among them of the buffers that the program writes.
     """
 
-    bytecode: bytes
+    text: bytes
+    located: bytes
     parameters: dict[str, torch.Tensor]
     state: tuple[str, ...]
 
@@ -89,9 +91,10 @@ def emit_program(program: ExportedProgram) -> ExportedModule:
             func.ReturnOp([importer_of_nodes.resolve_node_value(node) for node in results])
         write_barriers(block)
         importer._m_ip.insert(function)
-    bytecode = io.BytesIO()
-    importer.module_op.write_bytecode(bytecode)
-    return ExportedModule(bytecode.getvalue(), parameters.tensors, tuple(written))
+    text = importer.module_op.get_asm(enable_debug_info=False).encode()
+    located = io.BytesIO()
+    importer.module_op.write_bytecode(located)
+    return ExportedModule(text, located.getvalue(), parameters.tensors, tuple(written))
 
 
 class _Parameters:

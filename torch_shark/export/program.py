@@ -9,6 +9,7 @@ from typing import Any
 import iree.runtime as rt
 import torch
 
+from torch_shark import processor
 from torch_shark.errors import ExecutableLoadError
 from torch_shark.export.bundle import check_files, read_manifest
 from torch_shark.export.errors import BundleError, NoDeviceError
@@ -129,6 +130,10 @@ def _choose(path: Path, manifest: Manifest, wanted: str | None) -> tuple[TargetE
         raise BundleError(path, f"expected a target among: {known}; got {wanted!r}")
     reasons = {}
     for entry in entries:
+        lacking = set(entry.cpu_features) - (processor.features() or set(entry.cpu_features))
+        if lacking:
+            reasons[entry.name] = f"the CPU lacks {', '.join(sorted(lacking))}"
+            continue
         try:
             return entry, get_device(entry.driver)
         except Exception as error:  # as above

@@ -12,13 +12,14 @@ import torch
 from torch.export import ExportedProgram
 
 from torch_shark.export.bundle import PARAMETERS, describe, new_folder, write_manifest
-from torch_shark.export.capture import capture, check, signature
+from torch_shark.export.capture import capture, check, check_for, signature
+from torch_shark.export.compiler import compile_for
 from torch_shark.export.decompose import decompose
 from torch_shark.export.emit import ExportedModule, emit_program
 from torch_shark.export.errors import ExportError
 from torch_shark.export.manifest import Manifest, TargetEntry
 from torch_shark.export.prepare import prepare
-from torch_shark.lowering.compile import CompileError, compile_module
+from torch_shark.lowering.compile import CompileError
 from torch_shark.targets import Target, shipping_target
 
 
@@ -44,6 +45,7 @@ def write_bundle(
         entries = []
         for target in chosen:
             file = f"{target.name.replace(':', '-')}.vmfb"
+            check_for(target, program, name)
             (folder / file).write_bytes(_compile(module, target, name))
             entries.append(
                 TargetEntry(target.name, file, target.driver, target.flags, target.cpu_features)
@@ -76,9 +78,14 @@ def _emit(program: ExportedProgram, name: str) -> ExportedModule:
 
 def _compile(module: ExportedModule, target: Target, name: str) -> bytes:
     try:
-        return compile_module(module.bytecode, target)
-    except CompileError as error:
-        raise ExportError(name, f"IREE's compiler failed for {target.name}.\n{error}") from error
+        return compile_for(module.text, target)
+    except CompileError as failed:
+        error = failed
+    try:  # again, for the user's lines in what is said
+        compile_for(module.located, target)
+    except CompileError as located:
+        error = located
+    raise ExportError(name, f"IREE's compiler failed for {target.name}.\n{error}") from error
 
 
 def _write_parameters(path: Path, parameters: dict[str, torch.Tensor]) -> None:
