@@ -90,6 +90,17 @@ def test_compile_backend_runs_regions(tmp_path):
     assert number(r"result .* (\S+)\n", output) <= 1e-6
 
 
+def test_export_sentences_runs_at_other_sizes(tmp_path):
+    output = run("export_sentences.py", tmp_path)
+    assert "loaded for                   cpu:x86-64-v3" in output
+    assert re.findall(r"(\d) sentences of \d+ tokens +\[(\d), 384\]", output) == [
+        ("1", "1"),
+        ("2", "2"),
+        ("4", "4"),
+    ]
+    assert number(r"largest difference from CPU +(\S+)", output) <= 1e-5
+
+
 @pytest.mark.parametrize("policy", ["native", pytest.param("iree", marks=pytest.mark.slow)])
 def test_finetune_bert_learns(tmp_path, policy):
     output = run("finetune_bert.py", tmp_path, policy)
