@@ -16,6 +16,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from torch_shark.export import indices
 from torch_shark.lowering import decompositions
 from torch_shark.lowering.bodies import BODIES
 from torch_shark.lowering.operators import find_operator
@@ -39,21 +40,25 @@ def _table() -> dict[Any, Callable[..., Any]]:
         if function is not theirs.get(operator):
             table[operator] = _for_known_sizes(operator, function, theirs.get(operator))
     bodies = _Bodies()
-    for name in BODIES:
+    for name in dict.fromkeys([*BODIES, *indices.NAMES]):
         found = find_operator(name)
         if found is None or found.written or _is_copy(name):
             continue
-        operator = found.overload
+        operator, body = found.overload, BODIES.get(name, found)
         inside = table.get(operator)
-        written_out = bodies.of(operator, BODIES[name], inside)
-        table[operator] = _for_known_sizes(operator, written_out, inside)
+        if name in indices.NAMES:  # their bodies look at no size
+            table[operator] = bodies.of(operator, indices.bounded(name, body), inside)
+        else:
+            written_out = bodies.of(operator, body, inside)
+            table[operator] = _for_known_sizes(operator, written_out, inside)
     return table
 
 
 def _is_copy(name: str) -> bool:
     """Tell whether an operator copies; its body does not, and a later view may need its strides."""
     packet = name.removeprefix("aten::").partition(".")[0]
-    return packet in ("clone", "lift_fresh") or packet.endswith("copy")
+    copies = packet.endswith("_copy") and packet != "index_copy"
+    return copies or packet in ("clone", "copy", "lift_fresh")
 
 
 def _for_known_sizes(

@@ -62,10 +62,10 @@ def _follow(twin: Graph, originals: dict[Node, Node]) -> None:
     """Keep apart in the original what is kept apart in the twin."""
     kept: dict[Node, tuple[Node, Node]] = {}  # in the twin, to what it keeps and to what is made
     for node in twin.nodes:
-        if node.target is KEEP_APART:
+        if node not in originals:
             source = originals[node.args[0]]
             later = node.next
-            while later.target is KEEP_APART:
+            while later not in originals:
                 later = later.next
             with source.graph.inserting_before(originals[later]):
                 made = source.graph.call_function(KEEP_APART, (source,))
