@@ -135,3 +135,21 @@ def test_lookups_of_any_number(tmp_path):
 
     calls = [(torch.arange(n) % 10,) for n in (4, 3, 25)]
     check(Lookups(), ({0: Dim("n", min=2, max=1000)},), calls, tmp_path / "b")
+
+
+def test_attention_whose_result_is_viewed(tmp_path):
+    """The view is possible of what the CPU's own kernel returns, not of attention written out."""
+
+    class Attending(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = nn.Linear(32, 96)
+
+        def forward(self, x):
+            batch, length, _ = x.shape
+            parts = self.project(x).view(batch, length, 3, 4, 8).permute(2, 0, 3, 1, 4)
+            heads = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+            return heads.transpose(1, 2).reshape(batch, length, 32).view(-1, 32)
+
+    calls = [(torch.randn(k, n, 32),) for k, n in ((2, 7), (1, 3), (3, 16))]
+    check(Attending(), ({0: BATCH, 1: LENGTH},), calls, tmp_path / "b")

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import Graph
 from torch.utils import _pytree as pytree
 
 from torch_shark.export import indices
@@ -23,12 +24,27 @@ from torch_shark.lowering.operators import find_operator
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
-    """Return the program in operators that IREE has a lowering for."""
+    """Return the program in operators that IREE has a lowering for; `program` is used up."""
+    _let_views_copy(program.graph)
     with warnings.catch_warnings():
         # PyTorch copies pytree specs by way of a class that it deprecates itself.
         warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
         decomposed: ExportedProgram = program.run_decompositions(_table())
     return decomposed
+
+
+def _let_views_copy(graph: Graph) -> None:
+    """Make views reshapes, where nothing is written through them.
+
+    Attention written out has results of other strides, over which a view may not be possible.
+    """
+    if any(
+        getattr(node.target, "_schema", None) and node.target._schema.is_mutable
+        for node in graph.nodes
+    ):
+        return
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.view.default):
+        node.target = torch.ops.aten.reshape.default
 
 
 def _table() -> dict[Any, Callable[..., Any]]:
