@@ -172,12 +172,12 @@ def _form(number: int | torch.SymInt) -> int | Form:
         return int(number)
     expression = number.node.expr
     polynomial = expression.as_poly(*expression.free_symbols)
-    (power, factor), *others = zip(
-        (monomial for (monomial,) in polynomial.monoms()), polynomial.coeffs(), strict=True
-    )
-    if power > 2 or any(monomial for monomial, _ in others):
+    terms = {} if polynomial is None else {p: int(c) for (p,), c in polynomial.terms()}
+    rest = terms.pop(0, 0)
+    if len(terms) != 1 or max(terms) > 2:
         raise ValueError(f"[shark] expected a form of one size, got {expression}")
-    return Form(int(factor), power, int(sum(rest for _, rest in others)))
+    ((power, factor),) = terms.items()
+    return Form(factor, power, rest)
 
 
 def _guard(size: torch.fx.Node) -> str:
