@@ -14,8 +14,8 @@ constexpr size_t kMaxWindows = 4096;
 // When a compiler is worth its while: the time that a window has taken natively, all turns
 // together.
 constexpr auto kWorthCompiling = 500us;
-// Plans for windows that differ in sizes only; further sizes stay native. The planner bounds what it
-// compiles of them.
+// Plans for windows that differ in sizes only; further sizes stay native. The planner bounds what
+// it compiles of them.
 constexpr uint32_t kMaxSizes = 64;
 
 // What is known of a signature.
