@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from transformer_programs import bert, gpt2, sentences, state, train
 from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
 
+import torch_shark.integrations.accelerate  # makes the backend known
 import torch_shark.integrations.lightning  # noqa: F401 (makes accelerator="shark" known)
 
 
@@ -127,6 +128,36 @@ def train_trainer(device: str, folder: Path) -> Iterator[Any]:
             kept = ("loss", "grad_norm", "eval_loss")
             logs = [{k: e[k] for k in kept if k in e} for e in trainer.state.log_history]
             yield logs, dict(model.state_dict())
+
+
+def compiled_losses(folder: Path, backend: str | None) -> list[float]:
+    """The losses of 20 steps of the `Trainer` on the CPU, compiled by a backend if one is given.
+
+    Without dropout: compiled or not, it draws other numbers.
+    """
+    torch.manual_seed(0)
+    model = bert()
+    for layer in model.modules():
+        if isinstance(layer, nn.Dropout):
+            layer.p = 0.0
+    inputs = {**sentences(6, 8), "labels": torch.randint(3, (6,))}
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        per_device_train_batch_size=3,
+        max_steps=20,
+        learning_rate=1e-3,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        seed=1,
+        use_cpu=True,
+        torch_compile_backend=backend,
+    )
+    rows = [{name: value[i] for name, value in inputs.items()} for i in range(6)]
+    trainer = Trainer(model, arguments, train_dataset=rows)
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
 
 class Regression(lightning.LightningModule):

@@ -9,6 +9,7 @@ import torch
 from following import slow_when_compiled
 from framework_programs import (
     Regression,
+    compiled_losses,
     loader,
     regression,
     train_accelerate,
@@ -46,6 +47,20 @@ def test_trainer(follow, tmp_path):
         windows=30,
         native=SEEDED | {"aten::arange.start_out"},
     )
+
+
+@slow_when_compiled
+def test_trainer_compiles_by_a_backend(policy, tmp_path):
+    expected = compiled_losses(tmp_path, None)
+    torch._dynamo.reset()
+    torch.shark.reset_metrics()
+    losses = compiled_losses(tmp_path, "shark")
+    torch._dynamo.reset()
+    counts = torch.shark.metrics()
+    assert counts.flushes["graph"] + counts.flushes["sync"] >= 40  # forward and backward of a step
+    assert (counts.regions > 0) == (policy == "iree")
+    assert len(losses) == 20
+    assert losses == pytest.approx(expected, abs=1e-3)
 
 
 # Lightning advises on checkpoint folders and workers, and asks torch by a name that it deprecates.
