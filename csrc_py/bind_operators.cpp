@@ -2,6 +2,7 @@
 
 #include "csrc_py/bindings.h"
 #include "dispatch/ops/op_info.h"
+#include "dispatch/ops/register.h"
 
 namespace py = pybind11;
 
@@ -33,6 +34,8 @@ void init_operators(py::module_& m) {
         return result;
       },
       "The positions of an operator's arguments whose floats are inputs of plans.");
+  m.def("record_always", &record_always, py::arg("name"),
+        "Have an operator recorded, also one that PyTorch would take apart.");
 }
 
 }  // namespace torch_shark

@@ -17,11 +17,12 @@ from torch_shark.cache import CacheKey, DiskCache
 from torch_shark.config import config
 
 if TYPE_CHECKING:
+    from torch_shark.kernels.kernel import Kernel
     from torch_shark.lowering.artifact import Answer
     from torch_shark.lowering.region import Region
     from torch_shark.patience import Patience
     from torch_shark.plan import Step
-    from torch_shark.planner import Compile, Planner, PlannerStats, Waiting
+    from torch_shark.planner import Planner, PlannerStats, Waiting
     from torch_shark.record import WindowRecord
     from torch_shark.store import KeyParts
     from torch_shark.targets import Target
@@ -186,9 +187,7 @@ def _make_planner(policy: str) -> Planner:
     from torch_shark.runtime.executable import Executable
     from torch_shark.targets import get_target
 
-    target = get_target(config.target)
-    disk = DiskCache(config.cache_dir, config.cache_max_bytes) if config.disk_cache else None
-    store = _CacheOnDisk(disk) if disk is not None else None
+    target, store = get_target(config.target), _store()
     if policy == "auto":
         patience = Patience(config.compile_delay / 1000, _pool().submit)
         _patience[:] = [patience]
@@ -199,11 +198,42 @@ def _make_planner(policy: str) -> Planner:
     return Planner(target, _compiling(_pool().submit), Executable, store)
 
 
-def _compiling(submit: Callable[[Request], Future[Answer]]) -> Compile:
-    """The planner's way to have a region compiled."""
+def compile_kernel(kernel: Kernel) -> bytes:
+    """Return the executable of a user's kernel alone; wait for the compiler if it is not stored.
+
+    Raises:
+        KernelError: it does not compile.
+    """
+    from torch_shark.environment import environment
+    from torch_shark.kernels import KernelError
+    from torch_shark.targets import get_target
+
+    target, store = get_target(config.target), _store()
+    key = [("kernel", kernel.digest), *environment(target)]
+    stored = store.get(key) if store is not None else None
+    if stored is not None:
+        return stored
+    (artifact,) = _compiling(_pool().submit)(kernel, (target,)).result().artifacts
+    if artifact.interface is None:
+        raise KernelError(kernel.operator, artifact.reason.removeprefix("[shark] "))
+    if store is not None:
+        store.put(key, artifact.vmfb)
+    return artifact.vmfb
+
+
+def _store() -> _CacheOnDisk | None:
+    if not config.disk_cache:
+        return None
+    return _CacheOnDisk(DiskCache(config.cache_dir, config.cache_max_bytes))
+
+
+def _compiling(
+    submit: Callable[[Request], Future[Answer]],
+) -> Callable[[Region | Kernel, Sequence[Target]], Future[Answer]]:
+    """The way to have a region, or a user's kernel, compiled."""
     from torch_shark.workers import Request
 
-    def compile_region(region: Region, targets: Sequence[Target]) -> Future[Answer]:
+    def compile_region(region: Region | Kernel, targets: Sequence[Target]) -> Future[Answer]:
         if config.debug >= 1:
             print(f"[shark] compiling {region.operators()}", file=sys.stderr)
         dumps = config.dump_dir or config.cache_dir / "failed"

@@ -19,6 +19,7 @@ from torch_shark import _C, memory
 from torch_shark.config import config
 from torch_shark.export import export, load
 from torch_shark.index import DeviceLike, as_device, current_device, device_count, index_of
+from torch_shark.kernels import register_kernel
 from torch_shark.memory import (
     empty_cache,
     max_memory_allocated,
@@ -72,6 +73,7 @@ __all__ = [
     "memory_stats_as_nested_dict",
     "memory_summary",
     "metrics",
+    "register_kernel",
     "reset_accumulated_memory_stats",
     "reset_metrics",
     "reset_peak_memory_stats",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from torch_shark.kernels.kernel import find_kernel
 from torch_shark.lowering.operators import base_name
 from torch_shark.lowering.partition import Placed
 from torch_shark.lowering.region import RegionPlan
@@ -44,6 +45,8 @@ def belongs_to_vendor(operator: str) -> bool:
 def can_gain(plan: RegionPlan, placed: Placed) -> bool:
     """Tell whether a region of a window can be faster than the native replay of its entries."""
     storages = placed.record.storages
+    if any(find_kernel(placed.record.entries[e].op) is not None for e in plan.entries):
+        return True  # its user has written it to be tried
     native = sum(_OPERATOR + _bytes(placed.record.entries[e]) / _BANDWIDTH for e in plan.entries)
     moved = sum(storages[s].nbytes for s in (*plan.inputs, *plan.outputs))
     # A part is written, then copied to its place.

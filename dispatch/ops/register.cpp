@@ -3,6 +3,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <unordered_map>
+
 #include "dispatch/ops/record.h"
 
 namespace torch_shark {
@@ -87,6 +89,18 @@ void register_operators() {
                     torch::CppFunction::makeFromBoxedFunctor(
                         std::make_unique<RecordKernel>(op_info(*handle))));
     }
+  }
+}
+
+void record_always(const std::string& name) {
+  static auto& libraries = *new std::unordered_map<std::string, torch::Library>;
+  OpInfo& op = find_op_info(name);
+  const auto end = name.find("::");
+  auto [library, added] = libraries.try_emplace(name, torch::Library::IMPL, name.substr(0, end),
+                                                c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  if (added) {
+    library->second.impl(name.substr(end + 2).c_str(), torch::CppFunction::makeFromBoxedFunctor(
+                                                           std::make_unique<RecordKernel>(op)));
   }
 }
 

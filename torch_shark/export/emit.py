@@ -20,7 +20,10 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import Node
 
 from torch_shark.export.manifest import SCOPE
+from torch_shark.kernels.kernel import Kernel, registered_kernels
+from torch_shark.lowering.elements import ELEMENTS
 from torch_shark.lowering.emit import write_barriers
+from torch_shark.lowering.kernels import write_kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,19 @@ def emit_program(program: ExportedProgram) -> ExportedModule:
                 parameters.store(target, importer_of_nodes.resolve_node_value(node))
             func.ReturnOp([importer_of_nodes.resolve_node_value(node) for node in results])
         write_barriers(block)
+        write_kernels(importer.module_op, block, _kernels())
         importer._m_ip.insert(function)
     text = importer.module_op.get_asm(enable_debug_info=False).encode()
     located = io.BytesIO()
     importer.module_op.write_bytecode(located)
     return ExportedModule(text, located.getvalue(), parameters.tensors, tuple(written))
+
+
+def _kernels() -> dict[str, Kernel]:
+    """Return the users' kernels by the names that operators have in the torch dialect."""
+    return {
+        "torch." + kernel.operator.replace("::", "."): kernel for kernel in registered_kernels()
+    }
 
 
 class _Parameters:
@@ -158,20 +169,6 @@ class _Parameters:
         return target
 
 
-_ELEMENTS = {
-    torch.float64: "f64",
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "i8",
-    torch.bool: "i1",
-}
-
-
 def _builtin_type(tensor: torch.Tensor) -> ir.Type:
     sizes = "".join(f"{size}x" for size in tensor.shape)
-    return ir.Type.parse(f"tensor<{sizes}{_ELEMENTS[tensor.dtype]}>")
+    return ir.Type.parse(f"tensor<{sizes}{ELEMENTS[tensor.dtype]}>")

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch_shark.kernels.kernel import Kernel
 from torch_shark.lowering.interface import RegionInterface
 from torch_shark.lowering.region import Region
 
@@ -17,7 +18,9 @@ class LoweringError(Exception):
     `summary` is one line of it.
     """
 
-    def __init__(self, step: str, region: Region, said: str, dump: Path | None = None) -> None:
+    def __init__(
+        self, step: str, region: Region | Kernel, said: str, dump: Path | None = None
+    ) -> None:
         saved = f"\nThe MLIR is saved at {dump}" if dump is not None else ""
         super().__init__(f"[shark] {step} failed for {region.operators()}:\n{said}{saved}")
 

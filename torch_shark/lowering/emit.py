@@ -7,7 +7,7 @@ into buffers that the caller owns.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from iree.compiler import ir
@@ -20,6 +20,8 @@ from iree.compiler.extras.fx_importer import (
 
 from torch_shark.lowering.forms import Form
 from torch_shark.lowering.interface import BufferType, RegionInterface
+from torch_shark.lowering.kernels import stand_ins, write_kernels
+from torch_shark.lowering.module import EmittedModule, builtin_type
 from torch_shark.lowering.region import Region
 from torch_shark.lowering.sizes import integers_of
 
@@ -36,22 +38,6 @@ _ELEMENT_TYPES = {
     torch.bool: "BOOL_8",
 }
 _KEEP_APART = "torch.torch_shark.keep_apart"
-
-
-@dataclass(frozen=True, slots=True)
-class EmittedModule:
-    """A region as an MLIR module.
-
-    Attributes:
-        bytecode: the module, as MLIR bytecode.
-        text: the module, as text, for dumps.
-        interface: how the compiled function is called; inputs that are overwritten before they are
-            read are no arguments of it.
-    """
-
-    bytecode: bytes
-    text: str
-    interface: RegionInterface
 
 
 def emit_module(
@@ -108,6 +94,7 @@ def emit_module(
                 )
             func.ReturnOp([])
         write_barriers(block)
+        write_kernels(importer.module_op, block, stand_ins(region.kernels))
     bytecode = io.BytesIO()
     importer.module_op.write_bytecode(bytecode)
     interface = RegionInterface(
@@ -128,7 +115,7 @@ def write_barriers(block: ir.Block) -> None:
         if op.operation.name == "torch.operator" and op.attributes["name"].value == _KEEP_APART:
             (value,), (result,) = op.operands, op.results
             with ir.InsertionPoint(op):
-                builtin = _builtin_type(value.type)
+                builtin = builtin_type(value.type)
                 (value,) = _create("torch_c.to_builtin_tensor", builtin, value)
                 sizes = _unknown_sizes(value)
                 (value,) = _create("util.optimization_barrier", builtin, value)
@@ -152,13 +139,6 @@ def _unknown_sizes(tensor: ir.Value) -> list[ir.Value]:
         for dim in range(shape.rank)
         if shape.is_dynamic_dim(dim)
     ]
-
-
-def _builtin_type(tensor: ir.Type) -> ir.Type:
-    """Returns tensor<2x3xi64> for !torch.vtensor<[2,3],si64>."""
-    sizes, _, element = str(tensor).removeprefix("!torch.vtensor<[")[:-1].partition("],")
-    dims = [f"{size}x" for size in sizes.split(",") if size]
-    return ir.Type.parse(f"tensor<{''.join(dims)}{element.lstrip('su')}>")
 
 
 def _buffer_type(node: torch.fx.Node) -> BufferType:

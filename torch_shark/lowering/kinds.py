@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torch_shark.kernels.kernel import find_kernel
 from torch_shark.lowering.indices import IndexLimit, index_limits
 from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.operators import Operator, find_operator
@@ -73,7 +74,8 @@ class KindTable:
         """Returns an entry's kind, and the window's number of each storage of that kind."""
         numbers: dict[int, int] = {}
         lifted = liftable_positions(entry.op)
-        parts: list[Any] = [entry.op]
+        kernel = find_kernel(entry.op)
+        parts: list[Any] = [entry.op if kernel is None else (entry.op, kernel.digest)]
         for position, value in enumerate(entry.args):
             parts.append(_part(value, numbers, position in lifted))
         for ref in entry.outputs:
@@ -125,7 +127,8 @@ def _make_kind(
     scalars = _lifted(operator, entry) if operator is not None and reason is None else ()
     parts = written_parts(operator, entry, storages) if reason is None else []
     overwrites = operator is not None and operator.functional in _OVERWRITES
-    random = operator is None or not entry.op.startswith("aten::") or draws_random(operator, entry)
+    known = entry.op.startswith("aten::") or find_kernel(entry.op) is not None
+    random = operator is None or not known or draws_random(operator, entry)
     return EntryKind(
         digest=hashlib.blake2b(repr(key).encode(), digest_size=16).digest(),
         native=reason,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from torch_shark.kernels.kernel import Kernel, find_kernel
 from torch_shark.lowering.interface import ScalarKind
 from torch_shark.lowering.kinds import written_parts
 from torch_shark.lowering.operators import find_operator
@@ -36,6 +37,7 @@ class Region:
             that follow the outputs.
         scalars: the lifted scalars, in the order in which they are passed, with their kinds.
         size: where some integers are forms (see `sizes`): the size for which it was asked.
+        kernels: those of users that the entries' operators have.
     """
 
     entries: tuple[Entry, ...]
@@ -45,6 +47,7 @@ class Region:
     parts: tuple[TensorRef, ...]
     scalars: tuple[tuple[ScalarSlot, ScalarKind], ...]
     size: int | None = None
+    kernels: tuple[Kernel, ...] = ()
 
     def operators(self) -> str:
         """Returns the operators' names in order, for messages."""
@@ -139,6 +142,8 @@ def single_entry(entry: int, placed: Placed) -> RegionPlan:
 def extract(plan: RegionPlan, placed: Placed) -> Region:
     """Returns a placed region in numbers of its own."""
     numbers = {storage: i for i, storage in enumerate(plan.storages)}
+    operators = dict.fromkeys(placed.record.entries[e].op for e in plan.entries)
+    kernels = map(find_kernel, operators)
     return Region(
         entries=tuple(_renumber(placed.record.entries[e], numbers) for e in plan.entries),
         storages=tuple(placed.record.storages[s] for s in plan.storages),
@@ -150,6 +155,7 @@ def extract(plan: RegionPlan, placed: Placed) -> Region:
             for i, e in enumerate(plan.entries)
             for arg, item, vector in placed.kinds[e].scalars
         ),
+        kernels=tuple(kernel for kernel in kernels if kernel is not None),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from torch_shark.kernels.kernel import find_kernel
 from torch_shark.lowering.bodies_math import EXACT_POWERS
 from torch_shark.lowering.operators import Operator
 from torch_shark.lowering.views import has_view, overlaps_itself
@@ -214,8 +215,10 @@ def native_reason(
     """Returns why an entry has to run natively, or None if its compilation may be tried."""
     if operator is None:
         return "it is not an operator of torch.ops"
+    if (kernel := find_kernel(entry.op)) is not None:
+        return kernel.refuses(entry.args, entry.outputs) or _reason_in_data(entry, storages)
     if not entry.op.startswith("aten::"):
-        return "it is not an ATen operator"
+        return "it is not an ATen operator, and has no kernel in MLIR"
     name = operator.functional or entry.op
     reason = NEVER_COMPILE.get(name) or NEVER_COMPILE.get(entry.op)
     if reason is not None:

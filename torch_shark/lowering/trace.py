@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch_shark.lowering import decompositions
 from torch_shark.lowering.fusion import KEEP_APART, keep_apart
 from torch_shark.lowering.indices import index_limits
+from torch_shark.lowering.kernels import call_kernel, declare
 from torch_shark.lowering.operators import Operator, find_operator
 from torch_shark.lowering.places import keep_places_apart
 from torch_shark.lowering.region import Region, ScalarSlot
@@ -65,6 +66,8 @@ def trace_region(region: Region) -> torch.fx.GraphModule:
     Raises:
         NeedsBarrierError: a region of any size wants what `keep_apart` inserts.
     """
+    for kernel in region.kernels:
+        declare(kernel)
     graph = _trace(region) if region.size is None else _trace_any_size(region, region.size)
     tidy(graph)
     if region.size is None:  # else none is needed
@@ -182,6 +185,7 @@ class _Replay:
         self._storages: dict[int, torch.Tensor] = dict(zip(region.inputs, values, strict=False))
         self._parts: dict[TensorRef, torch.Tensor] = {}
         self._computed: set[int] = set()  # storages written here
+        self._kernels = {kernel.operator: kernel for kernel in region.kernels}
         vectors = iter(values[len(region.inputs) :])
         kinds = {kind for _, kind in region.scalars}
         packed = {kind: next(vectors) for kind in ("f64", "i64") if kind in kinds}
@@ -200,7 +204,7 @@ class _Replay:
 
     def _run_entry(self, number: int, entry: Entry) -> None:
         operator = find_operator(entry.op)
-        assert operator is not None
+        assert operator is not None, f"no operator {entry.op}"
         args = [self._argument(number, i, operator, value) for i, value in enumerate(entry.args)]
         for limit in index_limits(operator, entry):
             if limit.item is None:
@@ -214,7 +218,10 @@ class _Replay:
         )
         if along_nothing:
             args = [_with_a_dim(value) for value in args]
-        if operator.functional is not None:
+        kernel = self._kernels.get(entry.op)
+        if kernel is not None:
+            results = call_kernel(kernel, args, entry.outputs)
+        elif operator.functional is not None:
             results = decompositions.call(
                 operator.functional, [args[i] for i in operator.functional_args]
             )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from torch_shark.kernels.kernel import Kernel
 from torch_shark.lowering.artifact import Answer, Artifact, LoweringError
 from torch_shark.lowering.region import Region
 from torch_shark.targets import Target
@@ -25,14 +26,14 @@ class Request:
     """A region to lower once, and to compile for each of some targets. It holds no tensor's data.
 
     Attributes:
-        region: what to lower.
+        region: what to lower: a region, or a user's kernel alone.
         targets: candidates that differ in their flags, at least one, the safest first: what ends
             the compiler in one of them fails those after it too.
         dump_folder: where the MLIR of what does not compile is saved; None saves nothing.
         default_dtype: torch's default dtype when the region was recorded.
     """
 
-    region: Region
+    region: Region | Kernel
     targets: tuple[Target, ...]
     dump_folder: Path | None = None
     default_dtype: torch.dtype = field(default_factory=torch.get_default_dtype)
@@ -91,7 +92,7 @@ class Job:
         """Take note that the worker is lost: what it has not answered has failed."""
         operators = self._request.region.operators()
         if len(operators) > _NAMED_CHARACTERS:
-            count = len(self._request.region.entries)
+            count = operators.count(", ") + 1
             operators = f"{operators[:_NAMED_CHARACTERS]}... ({count} operators)"
         reason = f"[shark] {lost.what} in {self._step} of {operators}"
         if (dump := self._save_mlir()) is not None:

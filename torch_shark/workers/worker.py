@@ -12,10 +12,13 @@ from queue import SimpleQueue
 
 import torch
 
+from torch_shark.kernels.kernel import Kernel
 from torch_shark.lowering.artifact import Artifact
 from torch_shark.lowering.compile import CompileError, NotInOrderError, compile_module
 from torch_shark.lowering.emit import emit_module
 from torch_shark.lowering.in_place import find_in_place
+from torch_shark.lowering.kernels import emit_kernel
+from torch_shark.lowering.module import EmittedModule
 from torch_shark.lowering.region import Region
 from torch_shark.lowering.trace import trace_region
 from torch_shark.targets import Target
@@ -41,7 +44,7 @@ def serve(channel: socket.socket) -> None:
 
 def compile_all(
     tell: Callable[..., None],
-    region: Region,
+    region: Region | Kernel,
     targets: tuple[Target, ...],
     default_dtype: torch.dtype,
 ) -> None:
@@ -49,14 +52,14 @@ def compile_all(
 
     Args:
         tell: takes the kind of a frame and its payload.
-        region: what to lower.
+        region: what to lower: a region, or a user's kernel alone.
         targets: what to compile for, in this order.
         default_dtype: torch's default dtype when the region was recorded.
     """
     torch.set_default_dtype(default_dtype)
     try:
-        graph = trace_region(region)
-        module = emit_module(graph, region, find_in_place(graph, region))
+        emit = _lowered(region)
+        module = emit(True)
     except MemoryError:  # such a process is not to be trusted with another region
         os.write(2, b"out of memory\n")
         os._exit(1)
@@ -69,9 +72,19 @@ def compile_all(
             try:
                 vmfb = compile_module(module.bytecode, target, module.interface.in_place_arguments)
             except NotInOrderError:
-                module = emit_module(graph, region)
+                module = emit(False)
                 vmfb = compile_module(module.bytecode, target)
         except CompileError as error:
             tell(Kind.REFUSED, str(error).encode())
         else:
             tell(Kind.COMPILED, Artifact(vmfb, module.interface).to_bytes())
+
+
+def _lowered(region: Region | Kernel) -> Callable[[bool], EmittedModule]:
+    """Trace a region; return what emits it, with outputs in place where they may be, or without."""
+    if isinstance(region, Kernel):
+        return lambda _: emit_kernel(region)
+    graph = trace_region(region)
+    return lambda in_place: emit_module(
+        graph, region, find_in_place(graph, region) if in_place else ()
+    )
