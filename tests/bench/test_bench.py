@@ -18,11 +18,12 @@ from torch_shark.bench.bars import bars
 from torch_shark.bench.chart import draw
 from torch_shark.bench.limits import Rates, Work, count_work
 from torch_shark.bench.peers import PEERS, Compilation, Peer
+from torch_shark.bench.process import Process
 from torch_shark.bench.registry import entries, entry_named
 from torch_shark.bench.report import END, START, markdown, write_into
 from torch_shark.bench.results import compare
 from torch_shark.bench.summary import figure, summarize
-from torch_shark.bench.timing import QUIET_STEPS, Trace, measure
+from torch_shark.bench.timing import FEWEST_STEPS, QUIET_STEPS, Trace, measure
 from torch_shark.bench.worker import run
 
 RATES = Rates(1e12, {1: 1e11, 64: 1e10})
@@ -52,7 +53,8 @@ def test_each_peer_ran_once_and_gave_the_right_result(bench):
     assert [one["peer"] for one in runs] == ["eager", "shark", "shark-warm"]
     for one in runs:
         assert (one["entry"], one["round"], one["right"]) == (NAME, 0, True)
-        assert one["steps"] > one["steady"]["steps"] >= 5
+        assert one["steps"] > one["steady"]["steps"] >= 4
+        assert len(one["turns"]) == 2
         assert 0 < one["steady"]["low"] <= one["steady"]["median"] <= one["steady"]["high"]
         assert 1 <= one["steady"]["reached_step"] <= one["steps"]
         assert one["first_seconds"] <= one["steady"]["reached_seconds"]
@@ -65,12 +67,14 @@ def test_a_warm_process_finds_what_the_cold_one_compiled(bench):
     assert warm["disk_hits"] == cold["compiles"] > 0
 
 
-def test_ratios_of_the_command_are_those_of_its_runs(bench):
-    eager, cold, _ = (one["steady"]["median"] for one in bench["runs"])
+def test_ratios_of_the_command_are_those_of_its_turns(bench):
+    eager, cold, _ = (one["turns"] for one in bench["runs"])
+    expected = statistics.median(mine / its for mine, its in zip(cold, eager, strict=True))
     summary = bench["summary"][NAME]
-    assert summary["peers"]["shark"]["ratio"]["median"] == cold / eager
+    assert summary["peers"]["shark"]["ratio"]["median"] == expected
     assert summary["best"] == "eager"
-    assert summary["to_best"]["median"] == cold / eager
+    assert summary["to_best"]["median"] == expected
+    assert summary["to_fused"] is None
     work, rates = bench["runs"][0]["work"], bench["rates"][0]
     assert work == {"flops": 0, "read": 4 * (512 + 2) * 768, "written": 4 * 512 * 768}
     copy = min(rates["bytes"], key=int)  # 3 MB fit two times a MiB twice
@@ -94,6 +98,7 @@ def a_run(peer: str, number: int, seconds: float, **others: Any) -> dict[str, An
         "peer": peer,
         "round": number,
         "steady": steady | {"reached_step": 3, "reached_seconds": 1.0},
+        "turns": [seconds],
         "first_seconds": 10 * seconds,
         "build_seconds": 0.1,
         "total_seconds": 20 * seconds,
@@ -107,17 +112,25 @@ def a_run(peer: str, number: int, seconds: float, **others: Any) -> dict[str, An
     } | others
 
 
-def test_a_ratio_is_the_median_of_the_rounds_ratios():
+def test_a_ratio_is_the_median_of_the_turns_ratios():
     eager, shark, other = (1.0, 10.0, 4.0), (2.0, 10.0, 2.0), (0.5, 40.0, 1.0)
     times = {"eager": eager, "shark": shark, "iree": other}
-    runs = [a_run(peer, i, t) for peer, ts in times.items() for i, t in enumerate(ts)]
+    runs = [a_run(peer, 0, statistics.median(ts), turns=ts) for peer, ts in times.items()]
     entry = summarize(runs, [ENTRY], [RATES])[NAME]
     assert entry.peers["shark"].figure.median == 2.0
-    assert entry.peers["shark"].ratio == entry.peers["shark"].first_ratio
     assert asdict(entry.peers["shark"].ratio) == {"median": 1.0, "low": 0.5, "high": 2.0}
+    assert entry.peers["shark"].first_ratio.median == 2.0 / 4.0
     assert entry.best == "iree"
     assert entry.to_best is not None
     assert entry.to_best.median == statistics.median((4.0, 0.25, 2.0))
+
+
+def test_a_ratio_of_loops_is_the_median_of_the_rounds_ratios():
+    times = {"eager": (1.0, 10.0, 4.0), "shark": (2.0, 10.0, 2.0)}
+    loop = {"steady": None, "turns": []}
+    runs = [a_run(peer, i, t, **loop) for peer, ts in times.items() for i, t in enumerate(ts)]
+    ratio = summarize(runs, [ENTRY], [RATES])[NAME].peers["shark"].ratio
+    assert asdict(ratio) == {"median": 1.0, "low": 0.5, "high": 2.0}
 
 
 def test_a_loop_counts_from_its_first_step_to_its_last():
@@ -130,7 +143,7 @@ def test_a_wrong_result_is_flagged_and_is_no_peer_to_beat():
     summary = summarize(runs, [ENTRY], [RATES])
     assert summary[NAME].best == "eager"
     machine = {"date": "", "processor": "", "cores": 1, "memory_bytes": 0, "system": "", "load": 0}
-    settings = {"rounds": 1, "budget": 1}
+    settings = {"rounds": 1, "loops": 1, "turns": 1, "budget": 1}
     assert is_wrong(summary.values(), runs)
     text = markdown(machine | {"versions": {}}, settings, [RATES], summary, bars(summary, set()))
     assert text.count("WRONG") == 1
@@ -155,13 +168,13 @@ def test_the_chart_is_a_png(tmp_path):
 
 def test_a_worker_sees_that_its_results_are_not_the_expected_ones(tmp_path):
     expected = tmp_path / "expected.pt"
-    first = run(ENTRY, Peer(), 0.01, 1.0, expected)
+    first = run(ENTRY, Peer(), 1.0, expected, [0.01])
     assert first["right"] is True
     assert "work" in first
     results = torch.load(expected)
     results[0][0][3, 5] += 0.1
     torch.save(results, expected)
-    second = run(ENTRY, Peer(), 0.01, 1.0, expected)
+    second = run(ENTRY, Peer(), 1.0, expected, [0.01])
     assert second["right"] is False
     assert second["absolute_error"] == pytest.approx(0.1, abs=1e-6)
 
@@ -243,10 +256,10 @@ class Compiles(Peer):
 
 
 def test_steady_steps_begin_when_compilation_is_over():
-    trace = measure(lambda: [], ENTRY, Compiles(), budget=0.0, settle=60.0)
+    trace = measure(lambda: [], ENTRY, Compiles(), 60.0, [0.0, 0.0])
     assert trace.settled
     assert trace.last_compile_step == 3
-    assert trace.steady_from == 3 + QUIET_STEPS
+    assert trace.begins == [3 + QUIET_STEPS + turn * FEWEST_STEPS for turn in range(3)]
 
 
 def test_a_peer_that_never_settles_is_measured_and_says_so():
@@ -257,20 +270,33 @@ def test_a_peer_that_never_settles_is_measured_and_says_so():
             self.calls += 1
             return Compilation(compiles=self.calls)
 
-    trace = measure(lambda: [], ENTRY, Storm(), budget=0.0, settle=0.0)
+    trace = measure(lambda: [], ENTRY, Storm(), 0.0, [0.0])
     assert not trace.settled
     assert trace.steady() is not None
 
 
 def test_the_steady_state_is_reached_where_steps_are_near_its_median():
-    trace = Trace(steady_from=6)
+    trace = Trace(begins=[6, 15])
     for seconds in (9.0, 1.0, 5.0, 5.0, 1.05, 1.1, *(1.0 for _ in range(9))):
-        trace.add(seconds, sum(trace.seconds) + seconds, Compilation())
+        trace.add(seconds, Compilation())
     steady = trace.steady()
     assert steady is not None
     assert steady.median == 1.0
     assert steady.reached_step == 5
     assert steady.reached_seconds == pytest.approx(21.05)
+
+
+def test_a_process_that_ends_or_takes_too_long_is_no_result(tmp_path):
+    with Process("worker", ["no-such-entry", "eager", "1", str(tmp_path / "x")], {}, 60) as process:
+        process.wait()
+        process.ask("0.1\n")
+        assert "expected one of" in process.finish()["failed"]
+    with Process("no_such_module", [], {}, 60) as process:
+        assert process.finish()["failed"].startswith("exit status 1\n")
+    with Process("worker", [NAME, "eager", "1", str(tmp_path / "x")], {}, 0.01) as process:
+        process.wait()
+        process.ask("0.1\n")
+        assert process.finish() == {"failed": "not done after 0 s"}
 
 
 def test_every_entry_has_a_peer_and_a_name_of_its_own():

@@ -28,7 +28,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--entries", nargs="+", type=entry_named, metavar="NAME", help="or all")
     parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--rounds", type=int, help=f"{default.rounds}, if not quick")
-    parser.add_argument("--budget", type=float, help=f"seconds of steady steps, {default.budget}")
+    parser.add_argument("--turns", type=int, help=f"turns of each process, {default.turns}")
+    parser.add_argument("--budget", type=float, help=f"seconds of a turn, {default.budget}")
     parser.add_argument("--settle", type=float, help=f"longest wait for them, {default.settle}")
     parser.add_argument("--quick", action="store_true", help="a glance: one short round")
     parser.add_argument("--json", type=Path, help="write all that was measured to this file")
@@ -41,7 +42,7 @@ def parse() -> argparse.Namespace:
 def measure(options: argparse.Namespace, chosen: Sequence[Entry]) -> dict[str, Any]:
     """Run the suite, saving after each process what is known by then."""
     settings = QUICK if options.quick else Settings()
-    given = {name: getattr(options, name) for name in ("rounds", "budget", "settle")}
+    given = {name: getattr(options, name) for name in ("rounds", "turns", "budget", "settle")}
     settings = replace(settings, **{name: value for name, value in given.items() if value})
     peers = [peer for peer in PEERS if peer in {"eager", *options.peers}]
     data: dict[str, Any] = {

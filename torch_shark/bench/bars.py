@@ -77,6 +77,12 @@ def _worst_of_all(ours: dict[str, EntrySummary], training: set[str]) -> Iterator
         "steady, to the best peer", 1.10, lambda e: e.to_best.median if e.to_best else None, names
     )
     yield from worst(
+        "by torch.compile, to inductor",
+        1.10,
+        lambda e: e.compiled_to_inductor.median if e.compiled_to_inductor else None,
+        names,
+    )
+    yield from worst(
         "first result, to eager", 1.3, lambda e: e.peers["shark"].first_ratio.median, everywhere
     )
     yield from worst(
@@ -99,15 +105,12 @@ def _speedups(ours: dict[str, EntrySummary]) -> Iterator[Bar]:
     times = {name: entry.peers["shark"].ratio.median for name, entry in ours.items()}
     for name in [name for name in SPEEDUPS if name in ours]:
         yield Bar("eager, to it", SPEEDUPS[name], 1 / times[name], name, at_least=True)
-    if "heat" in ours:
-        peers = ours["heat"].peers
-        best = min(peers[peer].figure.median for peer in ("eager", "inductor") if peer in peers)
-        ratio = best / peers["shark"].figure.median
-        yield Bar("best of eager and inductor, to it", 1.5, ratio, "heat", at_least=True)
-    if {"adamw-single", "adamw-fused"} <= ours.keys():
-        fused = ours["adamw-fused"].peers["eager"].figure.median
-        ratio = fused / ours["adamw-single"].peers["shark"].figure.median
-        yield Bar("eager's fused AdamW, to it", 0.8, ratio, "adamw-single", at_least=True)
+    if "heat" in ours and (to_best := ours["heat"].to_best) is not None:
+        yield Bar("best peer, to it", 1.5, 1 / to_best.median, "heat", at_least=True)
+    for name, entry in ours.items():
+        if name == "adamw-single" and entry.to_fused is not None:
+            fused = 1 / entry.to_fused.median
+            yield Bar("eager's fused AdamW, to it", 0.8, fused, name, at_least=True)
     mean = math.exp(-sum(map(math.log, times.values())) / len(times))
     where = f"geometric mean of {len(times)}"
     yield Bar("eager, to it", 1.15, mean, where, at_least=True)

@@ -11,7 +11,9 @@ COLOURS = {
     "inductor": "#9ecae1",
     "inductor-freezing": "#4a90c2",
     "iree": "#fdae6b",
+    "eager-fused": "#999999",
     "shark": "#d62728",
+    "shark-compile": "#e78ac3",
 }
 
 

@@ -130,11 +130,16 @@ def data_loop(device: torch.device, compiled: Compiled) -> Step:
 ENTRIES = (
     Entry("heat", f"2-D heat, {CELLS} x {CELLS} cells", simulate),
     *(
-        Entry(name, f"AdamW, 110M parameters, {about}", partial(adamw, form), training=True)
+        Entry(
+            name,
+            f"AdamW, 110M parameters, {about}",
+            partial(adamw, form),
+            training=True,
+            fused=partial(adamw, "fused"),
+        )
         for name, about, form in (
             ("adamw-single", "single-tensor", None),
             ("adamw-foreach", "foreach", "foreach"),
-            ("adamw-fused", "fused", "fused"),
         )
     ),
     *(

@@ -14,7 +14,7 @@ import torch
 from typing_extensions import override
 
 from torch_shark import device, metrics
-from torch_shark.bench.registry import Entry
+from torch_shark.bench.registry import Entry, Step
 
 if TYPE_CHECKING:
     from torch_shark.bench.whole_graph import WholeGraph
@@ -52,6 +52,10 @@ class Peer:
         """Whether the peer is for programs of this kind."""
         return True
 
+    def build(self, entry: Entry) -> Step:
+        """Make the program, and return its step."""
+        return entry.build(self.device, self.compiled)
+
     def compiled(self, function: Any) -> Any:
         """What stands in for a module or function that is worth compiling."""
         return function
@@ -62,6 +66,19 @@ class Peer:
     def compilation(self) -> Compilation:
         """What was compiled so far."""
         return Compilation()
+
+
+class FusedEager(Peer):
+    """PyTorch's own fused kernels, which a user would have to name."""
+
+    @override
+    def takes(self, entry: Entry) -> bool:
+        return entry.fused is not None
+
+    @override
+    def build(self, entry: Entry) -> Step:
+        assert entry.fused is not None
+        return entry.fused(self.device, self.compiled)
 
 
 class Shark(Peer):
@@ -83,6 +100,16 @@ class Shark(Peer):
             pending=counts.pending,
             seconds=counts.lowering_seconds + counts.compiling_seconds,
         )
+
+
+class SharkBackend(Shark):
+    """``torch.compile`` with our backend, over tensors of the CPU."""
+
+    device = torch.device("cpu")
+
+    @override
+    def compiled(self, function: Any) -> Any:
+        return torch.compile(function, backend="shark")
 
 
 class Inductor(Peer):
@@ -147,10 +174,12 @@ class Iree(Peer):
 # In the order in which a round runs them: eager first, since its results are what others must give.
 PEERS: dict[str, Callable[[], Peer]] = {
     "eager": Peer,
+    "eager-fused": FusedEager,
     "inductor": Inductor,
     "inductor-freezing": FrozenInductor,
     "iree": Iree,
     "shark": Shark,
+    "shark-compile": SharkBackend,
 }
 
 

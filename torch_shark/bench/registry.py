@@ -32,6 +32,7 @@ class Entry:
         steps: how many steps are measured, from the first on, where their sum is the figure; None
             where the figure is the steady time of a step.
         passes: how often a step has to read its inputs, one pass after another.
+        fused: makes the same program of PyTorch's own fused kernels, where there are some.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Entry:
     pure: bool = False
     steps: int | None = None
     passes: int = 1
+    fused: Callable[[torch.device, Compiled], Step] | None = None
 
 
 MODULES = ("entries_models", "entries_kernels")  # in the order of the table

@@ -16,7 +16,12 @@ from torch_shark.bench.summary import EntrySummary, PeerSummary, Spread
 START = "<!-- bench: written by `python -m torch_shark.bench`, not by hand -->"
 END = "<!-- end of bench -->"
 
-NO_COMPILER = ("eager", "shark", WARM)  # whoever else fails, it is the compiler that does
+NO_COMPILER = (
+    "eager",
+    "eager-fused",
+    "shark",
+    WARM,
+)  # whoever else fails, it is the compiler that does
 
 
 def write_into(path: Path, text: str) -> None:
@@ -74,9 +79,10 @@ def _about(machine: dict[str, Any], settings: dict[str, Any], rates: Sequence[Ra
         f"load at the start {machine['load']:.1f}.\n"
         f"{versions}.\n\n"
         f"Matrix product {flops:.0f} GFLOP/s, copy {copies} GB/s. "
-        f"{settings['rounds']} rounds, in each a process for every entry and peer, "
-        f"{settings['budget']:g} s of steady steps each. Ratios are medians of the rounds' ratios, "
-        f"with their range."
+        f"A process for every entry and peer; those of an entry run side by side and take turns "
+        f"of {settings['budget']:g} s, {settings['rounds'] * settings['turns']} each. Ratios are "
+        f"medians of the turns' ratios, with their range; of loops, which run from their start, of "
+        f"{max(settings['rounds'], settings['loops'])} runs."
     )
 
 
@@ -103,7 +109,7 @@ def _steady_table(summary: dict[str, EntrySummary]) -> str:
     ]
     return _table(
         "Steady step in ms, with the quartiles of steps; for a loop all its steps, with the range "
-        "of rounds. The limit is the time of its matrix products and bytes at the rates above.",
+        "of runs. The limit is the time of its matrix products and bytes at the rates above.",
         header,
         rows,
     )
@@ -132,7 +138,7 @@ def _by_peer(
     ratio: Callable[[PeerSummary], Spread] | None = None,
 ) -> str:
     """A table with a column for each peer and, last, shark's ratio to eager."""
-    names = (*PEERS, WARM)
+    names = [name for name in (*PEERS, WARM) if any(name in e.peers for e in summary.values())]
     rows = []
     for entry in summary.values():
         row = [entry.about, *(cell(entry.peers[n]) if n in entry.peers else "" for n in names)]
@@ -144,7 +150,8 @@ def _by_peer(
 
 def _start_table(summary: dict[str, EntrySummary]) -> str:
     return _by_peer(
-        f"The first result, in ms. `shark` has an empty cache, `{WARM}` is the next process.",
+        f"The first result, in ms. `shark` has an empty cache, `{WARM}` is the next process. "
+        "`shark` is eager code on the device, `shark-compile` is torch.compile on the CPU.",
         summary,
         lambda peer: milliseconds(peer.first.median),
         lambda peer: peer.first_ratio,

@@ -1,18 +1,19 @@
-"""Rounds of worker processes; each round runs every peer of an entry once, side by side in time."""
+"""Rounds of worker processes; the peers of an entry live side by side and take turns."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch_shark.bench.peers import peer_named
+from torch_shark.bench.process import Process
 from torch_shark.bench.registry import Entry
 
 WARM = "shark-warm"  # the second process over the first one's cache
@@ -24,24 +25,32 @@ class Settings:
 
     Attributes:
         rounds: how often each peer runs each entry, in a process of its own.
-        budget: time for the steady steps of a process, in seconds.
+        loops: how often at least, where an entry is a loop and takes no turns.
+        turns: how many turns each of these processes has.
+        budget: time for the steady steps of a turn, in seconds.
         settle: the longest time that a process waits for its compilations to end, in seconds.
-        limit: the longest time for a process, in seconds.
+        limit: the longest time until a process answers, in seconds.
     """
 
-    rounds: int = 3
-    budget: float = 8.0
-    settle: float = 300.0
+    rounds: int = 1
+    loops: int = 3
+    turns: int = 9
+    budget: float = 0.7
+    settle: float = 150.0
     limit: float = 1200.0
 
 
-QUICK = Settings(rounds=1, budget=0.3, settle=30.0, limit=300.0)
+QUICK = Settings(rounds=1, loops=1, turns=2, budget=0.1, settle=30.0, limit=300.0)
 
 
 def run_rounds(
     entries: Sequence[Entry], peers: Sequence[str], settings: Settings
 ) -> Iterator[dict[str, Any]]:
-    """Run the suite; every other round goes through the peers backwards.
+    """Run the suite.
+
+    In a round, the processes of an entry start one after another, each when the one before has
+    come to its steady steps and waits. Then all have a short turn, and another, in alternating
+    order: what else goes on in the machine goes on for all of them.
 
     A peer that fails an entry is not asked again. Inductor's cache on disk outlives the rounds, so
     its first round alone is a cold one; each of shark's cold processes has a new cache.
@@ -57,13 +66,19 @@ def run_rounds(
     """
     with tempfile.TemporaryDirectory(prefix="torch_shark-bench-") as folder:
         failed: set[tuple[str, str]] = set()
-        for number in range(settings.rounds):
-            yield {"rates": _process("limits", [], {}, settings.limit)}
+        for number in range(max(settings.rounds, settings.loops)):
+            yield {"rates": _rates(settings)}
             for entry in entries:
-                for run in _run_peers(entry, peers, settings, Path(folder), number, failed):
-                    if "failed" in run:
-                        failed.add((entry.name, run["peer"]))
-                    yield {"entry": entry.name, "round": number} | run
+                if number < settings.rounds or entry.steps is not None:
+                    for run in _run_peers(entry, peers, settings, Path(folder), number, failed):
+                        if "failed" in run:
+                            failed.add((entry.name, run["peer"]))
+                        yield {"entry": entry.name, "round": number} | run
+
+
+def _rates(settings: Settings) -> dict[str, Any]:
+    with Process("limits", [], {}, settings.limit) as process:
+        return process.finish()
 
 
 def _run_peers(
@@ -74,20 +89,35 @@ def _run_peers(
     number: int,
     failed: set[tuple[str, str]],
 ) -> Iterator[dict[str, Any]]:
-    name, expected = entry.name, folder / f"{entry.name}.pt"
-    for peer in peers if number % 2 == 0 else reversed(peers):
-        if not peer_named(peer).takes(entry):
-            continue
-        cache = folder / f"{name}-{peer}"
-        if peer == "shark":
-            cache = cache.with_name(f"{cache.name}-{number}")
-        for label in (peer, WARM) if peer == "shark" else (peer,):
-            if not {(name, "eager"), (name, label)} & failed:
-                arguments = [name, peer, str(settings.budget), str(settings.settle), str(expected)]
-                variable = peer_named(peer).cache_variable
-                environment = {variable: str(cache)} if variable else {}
+    taking = [peer for peer in peers if peer_named(peer).takes(entry)]
+    if number % 2 == 1:
+        taking = taking[:1] + taking[:0:-1]  # eager first: its first results are the right ones
+    labels = [label for peer in taking for label in ((peer, WARM) if peer == "shark" else (peer,))]
+    with ExitStack() as stack:
+        running: dict[str, Process] = {}
+        for label in labels:
+            if not {(entry.name, "eager"), (entry.name, label)} & failed:
                 _touch_memory()
-                yield {"peer": label} | _process("worker", arguments, environment, settings.limit)
+                process = _start(entry, label, settings, folder, number)
+                running[label] = stack.enter_context(process)
+                process.wait()
+        for turn in range(settings.turns):
+            for process in list(running.values())[:: 1 if turn % 2 == 0 else -1]:
+                process.ask(f"{settings.budget}\n")
+        for label, process in running.items():
+            yield {"peer": label} | process.finish()
+
+
+def _start(entry: Entry, label: str, settings: Settings, folder: Path, number: int) -> Process:
+    peer = "shark" if label == WARM else label
+    cache = folder / f"{entry.name}-{peer}"
+    if peer.startswith("shark"):
+        cache = cache.with_name(f"{cache.name}-{number}")
+    expected = folder / f"{entry.name}.pt"
+    variable = peer_named(peer).cache_variable
+    environment = {variable: str(cache)} if variable else {}
+    arguments = [entry.name, peer, str(settings.settle), str(expected)]
+    return Process("worker", arguments, environment, settings.limit)
 
 
 def _touch_memory() -> None:
@@ -98,23 +128,3 @@ def _touch_memory() -> None:
     """
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     subprocess.run([sys.executable, "-c", f"b'x' * {min(free // 2, 2 << 30)}"], check=True)
-
-
-def _process(
-    module: str, arguments: list[str], environment: dict[str, str], limit: float
-) -> dict[str, Any]:
-    """Run a module of this package; its last line is the result, or else `failed` says why."""
-    command = [sys.executable, "-m", f"torch_shark.bench.{module}", *arguments]
-    # OpenMP threads that spin would take the cores from other threads, whichever the peer.
-    variables = {"OMP_WAIT_POLICY": "passive"} | dict(os.environ) | environment
-    try:
-        done = subprocess.run(
-            command, env=variables, timeout=limit, capture_output=True, text=True, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"not done after {limit:.0f} s"}
-    lines = done.stdout.splitlines()
-    if done.returncode or not lines:
-        return {"failed": f"exit status {done.returncode}\n{done.stderr}"}
-    result: dict[str, Any] = json.loads(lines[-1])
-    return result

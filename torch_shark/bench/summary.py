@@ -12,12 +12,12 @@ from torch_shark.bench.limits import Rates, Work
 from torch_shark.bench.registry import Entry
 
 Run: TypeAlias = dict[str, Any]
-OURS = ("shark", "shark-warm")
+NOT_PEERS = ("eager-fused", "shark", "shark-warm", "shark-compile")  # that shark is to beat
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of the rounds, and the lowest and highest of them."""
+    """A median, and the lowest and highest of the values."""
 
     median: float
     low: float
@@ -30,7 +30,7 @@ class PeerSummary:
 
     Attributes:
         figure: the steady time of a step, or of all steps where the entry is a loop.
-        quartiles: of the steps of a round, their medians over the rounds; None for a loop.
+        quartiles: of the steps; None for a loop.
         first: the first step's time.
         build: the time to make the program.
         reached_step, reached_seconds: when the steady state was reached; None for a loop.
@@ -38,7 +38,8 @@ class PeerSummary:
         settled: whether compilation was over in time, in all rounds.
         compiles, disk_hits, compile_seconds: of the first round, the one that is cold for all.
         peak_bytes: growth of the process.
-        ratio, first_ratio, peak_ratio: to CPU eager's, of the same round.
+        ratio: to CPU eager's figure, turn by turn.
+        first_ratio, peak_ratio: to CPU eager's, of the same round.
         relative_error: the largest.
         right: whether all results were those of CPU eager.
     """
@@ -72,7 +73,9 @@ class EntrySummary:
         peers: by name, those that ran.
         failed: why others did not.
         best: the fastest peer but for shark.
-        to_best: shark's figure to that peer's, of the same round; None if shark did not run.
+        to_best: shark's figure to that peer's, turn by turn; None if shark did not run.
+        to_fused: shark's to PyTorch's own fused kernels', likewise.
+        compiled_to_inductor: that of `torch.compile` with our backend to that with Inductor's.
     """
 
     about: str
@@ -81,6 +84,8 @@ class EntrySummary:
     failed: dict[str, str]
     best: str
     to_best: Spread | None
+    to_fused: Spread | None
+    compiled_to_inductor: Spread | None
 
 
 def figure(run: Run) -> float:
@@ -96,11 +101,26 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def ratios(
-    runs: Sequence[Run], others: Sequence[Run], value: Callable[[Run], float] = figure
+    runs: Sequence[Run], others: Sequence[Run], value: Callable[[Run], float] | None = None
 ) -> Spread:
-    """One peer's value to another's, of the same round."""
-    other = {run["round"]: value(run) for run in others}
-    return spread(value(run) / other[run["round"]] for run in runs if run["round"] in other)
+    """One peer's value to another's, of the same round; by default the times of the same turn."""
+    other = {run["round"]: run for run in others}
+    return spread(
+        ratio
+        for run in runs
+        if run["round"] in other
+        for ratio in (
+            _by_turn(run, other[run["round"]])
+            if value is None
+            else [value(run) / value(other[run["round"]])]
+        )
+    )
+
+
+def _by_turn(run: Run, other: Run) -> list[float]:
+    if run["steady"] is None:
+        return [figure(run) / figure(other)]
+    return [mine / its for mine, its in zip(run["turns"], other["turns"], strict=True)]
 
 
 def summarize(
@@ -132,7 +152,7 @@ def _summarize_entry(
     done = {peer: [run for run in runs if "failed" not in run] for peer, runs in grouped.items()}
     ran = {peer: runs for peer, runs in done.items() if runs}
     peers = {peer: _summarize_peer(runs, ran["eager"]) for peer, runs in ran.items()}
-    others = [peer for peer in peers if peer not in OURS and peers[peer].right]
+    others = [peer for peer in peers if peer not in NOT_PEERS and peers[peer].right]
     best = min(others, key=lambda peer: peers[peer].figure.median)
     work = next(Work(**run["work"]) for run in ran["eager"] if "work" in run)
     return EntrySummary(
@@ -143,8 +163,14 @@ def _summarize_entry(
         peers=peers,
         failed=failed,
         best=best,
-        to_best=ratios(ran["shark"], ran[best]) if "shark" in ran else None,
+        to_best=_between(ran, "shark", best),
+        to_fused=_between(ran, "shark", "eager-fused"),
+        compiled_to_inductor=_between(ran, "shark-compile", "inductor"),
     )
+
+
+def _between(ran: dict[str, list[Run]], one: str, other: str) -> Spread | None:
+    return ratios(ran[one], ran[other]) if {one, other} <= ran.keys() else None
 
 
 def _summarize_peer(runs: Sequence[Run], eager: Sequence[Run]) -> PeerSummary:

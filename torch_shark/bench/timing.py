@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 WARM_STEPS = 3  # before steady ones are measured
 QUIET_STEPS = 10  # likewise, after the last compilation
-FEWEST_STEPS, MOST_STEPS = 5, 2000  # of the steady ones
+FEWEST_STEPS, MOST_STEPS = 2, 1000  # of a turn
 NEAR = 1.1  # a steady step takes at most this much of the final median
 
 
@@ -28,7 +29,7 @@ class Steady:
         steps: how many those are.
         reached_step: the first step, counted from 1, that takes no more than 10% over the median
             or than the upper quartile does, and so do most of it and the next two.
-        reached_seconds: from the start of the first step to the end of that one.
+        reached_seconds: the time of all steps up to that one.
     """
 
     median: float
@@ -45,25 +46,22 @@ class Trace:
 
     Attributes:
         seconds: the time of each step, to its results.
-        ends: when each was done, from the start of the first.
         compilation: what was compiled in all.
         last_compile_step: the last step, counted from 1, in which a compilation ended; 0 if there
             was none.
-        steady_from: index of the first step measured as a steady one; None if there are none.
+        begins: index of the first step of each turn, and of what would follow the last one.
         settled: whether compilation was over by then.
     """
 
     seconds: list[float] = field(default_factory=list)
-    ends: list[float] = field(default_factory=list)
     compilation: Compilation = field(default_factory=Compilation)
     last_compile_step: int = 0
-    steady_from: int | None = None
+    begins: list[int] = field(default_factory=list)
     settled: bool = True
 
-    def add(self, seconds: float, end: float, compilation: Compilation) -> None:
+    def add(self, seconds: float, compilation: Compilation) -> None:
         """Note a step, and what was compiled by its end."""
         self.seconds.append(seconds)
-        self.ends.append(end)
         if compilation.compiles != self.compilation.compiles:
             self.last_compile_step = len(self.seconds)
         self.compilation = compilation
@@ -74,11 +72,15 @@ class Trace:
         quiet = len(self.seconds) - self.last_compile_step >= wanted
         return quiet and not self.compilation.pending
 
+    def turns(self) -> list[list[float]]:
+        """The steps' times of each turn."""
+        return [self.seconds[first:last] for first, last in itertools.pairwise(self.begins)]
+
     def steady(self) -> Steady | None:
         """The steady state, where it was measured."""
-        if self.steady_from is None:
+        times = [seconds for turn in self.turns() for seconds in turn]
+        if not times:
             return None
-        times = self.seconds[self.steady_from :]
         low, median, high = statistics.quantiles(times, method="inclusive")
         usual = max(NEAR * median, high)
         reached = next(
@@ -86,7 +88,8 @@ class Trace:
             for i, seconds in enumerate(self.seconds)
             if max(seconds, statistics.median(self.seconds[i : i + 3])) <= usual
         )
-        return Steady(median, low, high, len(times), reached + 1, self.ends[reached])
+        until = sum(self.seconds[: reached + 1])
+        return Steady(median, low, high, len(times), reached + 1, until)
 
 
 def timed(call: Callable[[], T], wait: Callable[[], None]) -> tuple[float, T]:
@@ -97,25 +100,24 @@ def timed(call: Callable[[], T], wait: Callable[[], None]) -> tuple[float, T]:
     return time.perf_counter() - start, result
 
 
-def measure(step: Step, entry: Entry, peer: Peer, budget: float, settle: float) -> Trace:
+def measure(step: Step, entry: Entry, peer: Peer, settle: float, turns: Iterable[float]) -> Trace:
     """Run a program's steps.
 
     An entry with a number of steps runs those. Else steps run until compilation is over, then for
-    as long as the budget allows.
+    as long as each turn allows: after one that does not count, since others had the caches.
 
     Args:
         step: the program.
         entry: what it is.
         peer: who runs it.
-        budget: time for steady steps, in seconds.
         settle: the longest time to wait for the end of compilation, in seconds.
+        turns: the time of each turn, in seconds.
     """
     trace = Trace()
-    start = time.perf_counter()
 
     def advance() -> None:
         seconds, _ = timed(step, peer.wait)
-        trace.add(seconds, time.perf_counter() - start, peer.compilation())
+        trace.add(seconds, peer.compilation())
 
     if entry.steps is not None:
         for _ in range(entry.steps):
@@ -124,14 +126,17 @@ def measure(step: Step, entry: Entry, peer: Peer, budget: float, settle: float) 
 
     advance()
     while not trace.is_quiet() and (
-        trace.ends[-1] < settle or len(trace.seconds) < 2 * QUIET_STEPS
+        sum(trace.seconds) < settle or len(trace.seconds) < 2 * QUIET_STEPS
     ):
         advance()
     trace.settled = trace.is_quiet()
-    trace.steady_from = len(trace.seconds)
-    first, until = trace.steady_from, trace.ends[-1] + budget
-    while len(trace.seconds) < first + FEWEST_STEPS or (
-        trace.ends[-1] < until and len(trace.seconds) < first + MOST_STEPS
-    ):
-        advance()
+    trace.begins.append(len(trace.seconds))
+    for budget in turns:
+        timed(step, peer.wait)
+        first = len(trace.seconds)
+        while len(trace.seconds) < first + FEWEST_STEPS or (
+            sum(trace.seconds[first:]) < budget and len(trace.seconds) < first + MOST_STEPS
+        ):
+            advance()
+        trace.begins.append(len(trace.seconds))
     return trace
