@@ -188,7 +188,7 @@ def _summarize_peer(runs: Sequence[Run], eager: Sequence[Run]) -> PeerSummary:
         reached_step=middle("reached_step") if steady else None,
         reached_seconds=middle("reached_seconds") if steady else None,
         after_compile=statistics.median(
-            run["steady"]["reached_step"] - run["last_compile_step"] for run in runs
+            max(0, run["steady"]["reached_step"] - run["last_compile_step"]) for run in runs
         )
         if steady
         else None,

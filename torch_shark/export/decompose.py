@@ -17,19 +17,24 @@ from torch.export import ExportedProgram
 from torch.fx import Graph
 from torch.utils import _pytree as pytree
 
-from torch_shark.export import indices
+from torch_shark.export import attention, indices
 from torch_shark.lowering import decompositions
 from torch_shark.lowering.bodies import BODIES
 from torch_shark.lowering.operators import find_operator
 
 
-def decompose(program: ExportedProgram) -> ExportedProgram:
-    """Return the program in operators that IREE has a lowering for; `program` is used up."""
+def decompose(program: ExportedProgram, for_cpu: bool = True) -> ExportedProgram:
+    """Return the program in operators that IREE has a lowering for.
+
+    Args:
+        program: what torch.export gave; it is used up.
+        for_cpu: whether CPUs alone will run it (see `attention`).
+    """
     _let_views_copy(program.graph)
     with warnings.catch_warnings():
         # PyTorch copies pytree specs by way of a class that it deprecates itself.
         warnings.filterwarnings("ignore", ".*LeafSpec.*", FutureWarning)
-        decomposed: ExportedProgram = program.run_decompositions(_table())
+        decomposed: ExportedProgram = program.run_decompositions(_table(for_cpu))
     return decomposed
 
 
@@ -47,7 +52,7 @@ def _let_views_copy(graph: Graph) -> None:
         node.target = torch.ops.aten.reshape.default
 
 
-def _table() -> dict[Any, Callable[..., Any]]:
+def _table(for_cpu: bool) -> dict[Any, Callable[..., Any]]:
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
     theirs = get_decomposition_table()
@@ -61,6 +66,8 @@ def _table() -> dict[Any, Callable[..., Any]]:
         if found is None or found.written or _is_copy(name):
             continue
         operator, body = found.overload, BODIES.get(name, found)
+        if name == attention.NAME and not for_cpu:
+            body = attention.attention
         inside = table.get(operator)
         if name in indices.NAMES:  # their bodies look at no size
             table[operator] = bodies.of(operator, indices.bounded(name, body), inside)
@@ -77,14 +84,21 @@ def _is_copy(name: str) -> bool:
     return copies or packet in ("clone", "copy", "lift_fresh")
 
 
+_FOR_ALL_SIZES = (
+    torch.ops.aten.cumsum.default,
+    torch.ops.aten.var.correction,
+    torch.ops.aten.var_mean.correction,
+)
+
+
 def _for_known_sizes(
     operator: Any, function: Callable[..., Any], otherwise: Callable[..., Any] | None
 ) -> Callable[..., Any]:
     """Return a decomposition that is another one where a size is a symbol.
 
-    Pointwise operators and running sums don't look at sizes.
+    Pointwise operators, running sums and variances don't choose by sizes.
     """
-    if torch.Tag.pointwise in operator.tags or operator is torch.ops.aten.cumsum.default:
+    if torch.Tag.pointwise in operator.tags or operator in _FOR_ALL_SIZES:
         return function
 
     def chosen(*args: Any, **kwargs: Any) -> Any:

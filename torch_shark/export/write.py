@@ -37,7 +37,8 @@ def write_bundle(
     chosen = list(dict.fromkeys(map(shipping_target, targets)))
     name = type(model).__name__
     with new_folder(path) as folder:
-        program = decompose(capture(model, args, kwargs, dynamic_shapes))
+        for_cpu = all(target.driver == "local-task" for target in chosen)
+        program = decompose(capture(model, args, kwargs, dynamic_shapes), for_cpu)
         check(program, name)
         called = signature(program, name)
         prepare(program)

@@ -42,7 +42,7 @@ def flash_attention(
     A row in which every key is masked gives zeros for both, as the CPU kernel does.
     """
     compute = torch.promote_types(query.dtype, torch.float32)
-    scores = _attention_scores(query.to(compute), key.to(compute), is_causal, attn_mask, scale)
+    scores = attention_scores(query.to(compute), key.to(compute), is_causal, attn_mask, scale)
     peak = scores.amax(-1, keepdim=True)
     peak = torch.where(peak == -math.inf, 0.0, peak)
     weights = torch.exp(scores - peak)
@@ -73,7 +73,7 @@ def flash_attention_backward(
     """
     compute = torch.promote_types(query.dtype, torch.float32)
     q, k, v, given = (x.to(compute) for x in (query, key, value, grad_out))
-    scores = _attention_scores(q, k, is_causal, attn_mask, scale)
+    scores = attention_scores(q, k, is_causal, attn_mask, scale)
     weights = torch.exp(scores - logsumexp.to(compute).unsqueeze(-1))
     share = (given * out.to(compute)).sum(-1, keepdim=True)
     grad_scores = weights * (torch.matmul(given, v.transpose(-1, -2)) - share)
@@ -89,10 +89,10 @@ def _attention_scale(query: Tensor, scale: float | None) -> float:
     return 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
 
 
-def _attention_scores(
+def attention_scores(
     query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None
 ) -> Tensor:
-    """What softmax is taken of: minus infinity where a query may not see a key."""
+    """Return what softmax is taken of: minus infinity where a query may not see a key."""
     scores = torch.matmul(query, key.transpose(-1, -2)) * _attention_scale(query, scale)
     if mask is not None:
         scores = (

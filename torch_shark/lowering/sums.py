@@ -68,14 +68,24 @@ def _variance_and_mean(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Any:
-    if not _is_long(self, dim):
+    """In two passes; torch-mlir's goes through double, which IREE does not compile for CUDA."""
+    if self.dtype not in (torch.float32, torch.float64):
         return NotImplemented
+    dims = _dims(self, dim)
     count = _count(self, dim)
-    mean = _add_up(self, dim, True) / count
+    mean = _total(self, dims) / count
     apart = self - mean
-    divisor = max(count - (1 if correction is None else correction), 0)
-    variance = _add_up(apart * apart, dim, keepdim) / divisor
-    return variance, mean if keepdim else mean.squeeze(_dims(self, dim))
+    divisor = count - (1 if correction is None else correction)
+    variance = _total(apart * apart, dims) / max(divisor, 0)
+    if keepdim:
+        return variance, mean
+    return variance.squeeze(dims), mean.squeeze(dims)
+
+
+def _total(x: Tensor, dims: list[int]) -> Tensor:
+    """The sum along dimensions, which stay; in stages where sizes are known."""
+    is_known = all(isinstance(x.shape[d], int) for d in dims)
+    return _add_up(x, dims, True) if is_known else x.sum(dims, keepdim=True)
 
 
 def _variance(self: Tensor, *args: Any, **named: Any) -> Any:
