@@ -11,7 +11,6 @@ from iree.compiler.tools.binaries import find_tool
 from torch_shark.lowering.compile import CompileError
 from torch_shark.targets import Target
 
-
 _DIAGNOSTIC = re.compile(r"\berror: |\bnote: called from$|^LLVM ERROR|^Stack dump")
 _MOST_LINES = 20
 _UNKNOWN = "missing GPU target"  # what it says of each kernel
