@@ -10,9 +10,9 @@ from pathlib import Path
 
 from .eviction import evict
 from .key import CacheKey, Part
-from .store import Store
+from .store import CorruptEntryError, Store, decode, encode
 
-__all__ = ["CacheKey", "Counters", "DiskCache", "Part"]
+__all__ = ["CacheKey", "CorruptEntryError", "Counters", "DiskCache", "Part", "decode", "encode"]
 
 _MOST_COMPARED = 200
 

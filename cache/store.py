@@ -57,7 +57,7 @@ class Store:
         """
         path = self._path(key)
         try:
-            stored_key, payload = _decode(path.read_bytes())
+            stored_key, payload = decode(path.read_bytes())
             if stored_key != key:
                 raise CorruptEntryError(f"expected the entry of {key.digest}, got another's")
         except CorruptEntryError as error:
@@ -74,7 +74,7 @@ class Store:
         """Store `payload` for `key`, in place of what was there; return whether it was stored."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._replace(self._path(key), _encode(key, payload))
+            self._replace(self._path(key), encode(key, payload))
         except (OSError, ValueError) as error:
             self._warn(error)
             return False
@@ -119,13 +119,19 @@ class Store:
             )
 
 
-def _encode(key: CacheKey, payload: bytes) -> bytes:
+def encode(key: CacheKey, payload: bytes) -> bytes:
+    """Return the bytes of an entry's file."""
     record = json.dumps([[part.name, part.hash, part.text] for part in key.parts]).encode()
     prefix = _PREFIX.pack(_MAGIC, _FORMAT_VERSION, len(record), len(payload))
     return b"".join((prefix, _checksum(prefix, record, payload), record, payload))
 
 
-def _decode(data: bytes) -> tuple[CacheKey, bytes]:
+def decode(data: bytes) -> tuple[CacheKey, bytes]:
+    """Return the key and the payload of an entry's file.
+
+    Raises:
+        CorruptEntryError: the bytes are something else.
+    """
     record_length, payload_length = _decode_prefix(data[: _PREFIX.size])
     record_start = _PREFIX.size + _CHECKSUM_BYTES
     payload_start = record_start + record_length

@@ -19,6 +19,7 @@ from torch_shark import _C, compiler
 from torch_shark.compiled_on_cpu import OnCpu
 from torch_shark.config import Config, config
 from torch_shark.errors import CompileOptionError
+from torch_shark.integrations import cache_artifacts
 
 # Knobs that speak of single windows: the others are the process's.
 OPTIONS = ("policy", "verify")
@@ -55,6 +56,7 @@ def shark(
     """
     mode, knobs = mode or "default", dict(options or {})
     _check(mode, knobs)
+    cache_artifacts.begin()
     compile_graph = partial(_as_windows, on_cpu=_are_on_cpu(example_inputs), mode=mode, knobs=knobs)
     backend = aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph)
     return backend(graph, example_inputs)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from torch_shark import _C
 from torch_shark.cache import CacheKey, DiskCache
 from torch_shark.config import config
+from torch_shark.integrations import cache_artifacts
 
 if TYPE_CHECKING:
     from torch_shark.kernels.kernel import Kernel
@@ -48,10 +49,14 @@ class _CacheOnDisk:
         if data is None:
             name, text = key_parts[0]
             _explained_misses.append(f"{name} {text}: {self._cache.explain_miss(key)}")
+        else:
+            cache_artifacts.note(key, data)
         return data
 
     def put(self, key_parts: KeyParts, data: bytes) -> None:
-        self._cache.put(CacheKey.of(key_parts), data)
+        key = CacheKey.of(key_parts)
+        self._cache.put(key, data)
+        cache_artifacts.note(key, data)
 
 
 def install(plan_window: Callable[[WindowRecord], list[Step]] | None = None) -> None:

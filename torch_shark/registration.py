@@ -18,7 +18,7 @@ from torch.utils.backend_registration import (
 
 from torch_shark import _C, choices, compiler, device, sharing
 from torch_shark.config import config, knobs, warn_of_unknown_variables
-from torch_shark.integrations import flex_attention, safetensors
+from torch_shark.integrations import cache_artifacts, flex_attention, safetensors
 
 
 def register() -> None:
@@ -33,6 +33,7 @@ def register() -> None:
     sharing.register()
     safetensors.register()
     flex_attention.register()
+    cache_artifacts.register()
     choices.register()
     _print_from_host()
     _settle_before_settings()
