@@ -1,7 +1,8 @@
 """``torch.compile(backend="shark")``: Dynamo's graphs, through the device's own windows.
 
 Tensors may be on the device or on the CPU. A graph of CPU tensors runs on the device over their own
-memory (see `compiled_on_cpu`), and its results are there when the call returns.
+memory (see `compiled_on_cpu`), and its results are there when the call returns. In a graph of both,
+each operator runs where it would in eager code.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch.utils import _pytree as pytree
 
 from torch_shark import _C, compiler
 from torch_shark.compiled_on_cpu import OnCpu
@@ -52,12 +54,11 @@ def shark(
 
     Raises:
         CompileOptionError: an option or a mode is not known, or an option's value is wrong.
-        ValueError: some inputs are tensors of the CPU, others of the device.
     """
     mode, knobs = mode or "default", dict(options or {})
     _check(mode, knobs)
     cache_artifacts.begin()
-    compile_graph = partial(_as_windows, on_cpu=_are_on_cpu(example_inputs), mode=mode, knobs=knobs)
+    compile_graph = partial(_as_windows, mode=mode, knobs=knobs)
     backend = aot_autograd(fw_compiler=compile_graph, bw_compiler=compile_graph)
     return backend(graph, example_inputs)
 
@@ -73,28 +74,16 @@ def _check(mode: str, options: Mapping[str, object]) -> None:
         setattr(checked, name, value)
 
 
-def _are_on_cpu(inputs: Sequence[Any]) -> bool:
-    """Whether a graph is of the CPU: none of its inputs is on the device."""
-    # As in eager code, a 0-d tensor of the CPU is a number.
-    devices = {
-        value.device.type
-        for value in inputs
-        if isinstance(value, torch.Tensor) and (value.dim() or value.device.type != "cpu")
-    }
-    if len(devices) > 1 or not devices <= {"cpu", "shark"}:
-        found = ", ".join(sorted(devices))
-        raise ValueError(
-            f"[shark] expected inputs on the device or on the CPU, got some on {found}: move the"
-            ' model and its inputs with .to("shark")'
-        )
-    return "shark" not in devices
+def _is_of_cpu(graph: torch.fx.GraphModule) -> bool:
+    """Whether a graph has no tensor on the device."""
+    values = pytree.tree_leaves([node.meta.get("val") for node in graph.graph.nodes])
+    return not any(isinstance(x, torch.Tensor) and x.device.type == "shark" for x in values)
 
 
 def _as_windows(
     graph: torch.fx.GraphModule,
     _: Sequence[Any],
     *,
-    on_cpu: bool,
     mode: str,
     knobs: Mapping[str, object],
 ) -> Graph:
@@ -110,7 +99,7 @@ def _as_windows(
         _C.flush_graph()
         return results
 
-    call: Graph = OnCpu(graph) if on_cpu else run
+    call: Graph = OnCpu(graph) if _is_of_cpu(graph) else run
     if mode == "max-autotune":
         call = _waiting(call)
     return make_boxed_func(_scoped(call, knobs) if knobs else call)

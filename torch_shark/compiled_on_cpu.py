@@ -27,7 +27,7 @@ class OnCpu:
     changes the graph: what was made on the CPU is made on the device.
 
     Args:
-        graph: a functional graph of aten operators.
+        graph: a functional graph of aten operators, all of whose tensors are on the CPU.
     """
 
     def __init__(self, graph: torch.fx.GraphModule) -> None:
@@ -39,11 +39,10 @@ class OnCpu:
         placeholders = graph.graph.find_nodes(op="placeholder")
         (results,) = graph.graph.output_node().args
         assert isinstance(results, (list, tuple))
-        # What goes through as it is; what else stays on the device, for the program asked for that.
+        # What goes through as it is.
         self._passed = {
             i: placeholders.index(node) for i, node in enumerate(results) if node in placeholders
         }
-        self._kept = {i for i, node in enumerate(results) if not _is_on_cpu(node)}
         self._inputs = [_Input() for _ in placeholders]
         _move_to_device(graph)
 
@@ -54,7 +53,7 @@ class OnCpu:
             inputs: tensors of the CPU, and numbers.
 
         Returns:
-            The results: tensors of the CPU, but for those that were made for the device.
+            The results: tensors of the CPU.
         """
         _C.flush_graph()
         storages = Counter(value.untyped_storage()._cdata for value in inputs if _is_shared(value))
@@ -74,7 +73,7 @@ class OnCpu:
     def _on_cpu(self, number: int, result: Any, inputs: Sequence[Any]) -> Any:
         if number in self._passed:
             return inputs[self._passed[number]]
-        if number in self._kept or not isinstance(result, torch.Tensor):
+        if not isinstance(result, torch.Tensor):
             return result
         return _C.lend_to_native(result)
 
@@ -134,11 +133,6 @@ def _view_of_whole(value: torch.Tensor, whole: dict[int, torch.Tensor]) -> torch
     if base.dtype != value.dtype:
         return _taken(value)
     return base.as_strided(value.shape, value.stride(), value.storage_offset())
-
-
-def _is_on_cpu(node: Any) -> bool:
-    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-    return isinstance(value, torch.Tensor) and value.device == _CPU
 
 
 def _move_to_device(graph: torch.fx.GraphModule) -> None:

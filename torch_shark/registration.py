@@ -6,9 +6,11 @@ import atexit
 import sys
 from collections.abc import Callable
 from functools import wraps
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch._C._dynamo.eval_frame as frames
 import torch._tensor_str
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.backend_registration import (
@@ -35,6 +37,7 @@ def register() -> None:
     flex_attention.register()
     cache_artifacts.register()
     choices.register()
+    _hide_state_from_dynamo()
     _print_from_host()
     _settle_before_settings()
     compiler.install()
@@ -53,6 +56,26 @@ def _apply_config() -> None:
     _C.set_blocking(config.blocking)
     _C.set_verify(config.verify)
     _C.set_window_limits(config.window_operators, config.pending_bytes)
+
+
+# What Dynamo may trace: it gives the same whenever it is asked.
+_CONSTANT = {
+    *["current_device", "device_count", "get_amp_supported_dtype", "get_device_name"],
+    *["is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized"],
+}
+
+
+def _hide_state_from_dynamo() -> None:
+    """Have functions that read or change the device's state run as they are, between two graphs.
+
+    As ``torch._dynamo.disable`` does it, which takes seconds to import.
+    """
+    skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+    for name in device.__all__:
+        function: Any = getattr(device, name)
+        if isinstance(function, FunctionType) and name not in _CONSTANT:
+            frames.set_code_exec_strategy(function.__code__, skip)
+            function._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
 def _print_from_host() -> None:

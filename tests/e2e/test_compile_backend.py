@@ -136,11 +136,12 @@ def test_an_unknown_option_raises(arguments, message, device):
         compiled(torch.ones(2, device=device))
 
 
-def test_inputs_on_both_devices_raise():
-    compiled = torch.compile(lambda x, y: (x + 1, y + 1), backend="shark")
-    message = r'\[shark\] expected inputs on the device or on the CPU, .*\.to\("shark"\)'
-    with pytest.raises(BackendCompilerFailed, match=message):
-        compiled(torch.ones(2), torch.ones(2, device="shark"))
+def test_a_graph_of_both_devices_runs_as_eager_code_does():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, y: (x + 1, y + 1, x * y.cpu()), backend="shark")
+    x, y, z = compiled(torch.ones(2), torch.full((2,), 3.0, device="shark"))
+    assert (x.device.type, y.device.type, z.device.type) == ("cpu", "shark", "cpu")
+    assert (x.tolist(), y.tolist(), z.tolist()) == ([2.0, 2.0], [4.0, 4.0], [3.0, 3.0])
 
 
 @pytest.mark.parametrize("mode", [None, "default", "reduce-overhead", "max-autotune"])
