@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from torch_shark import config
 # Operators warn of their own deprecation, on every device.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-EACH = 9  # of these many operators, one
+EACH = 17  # of these many operators, one
 SAMPLES = 3
 KNOWN = [op for op in op_db if op.supports_dtype(torch.float32, "cpu")]
 
@@ -31,15 +32,18 @@ def native() -> Iterator[None]:
 
 
 def check(op: OpInfo, dynamic: bool) -> None:
-    torch._dynamo.reset()
-    compiled = torch.compile(op.op, backend="shark", dynamic=dynamic)
+    """Compare with the backend that runs what AOTAutograd makes of the operator, eagerly."""
     samples = op.sample_inputs_func(op, "cpu", torch.float32, requires_grad=False)
-    for sample in itertools.islice(samples, SAMPLES):
-        arguments = Arguments(sample.input, sample.args, sample.kwargs)
-        expected = call(op.op, arguments.place("cpu"))
-        actual = call(compiled, arguments.place("cpu"))
+    given = [Arguments(one.input, one.args, one.kwargs) for one in islice(samples, SAMPLES)]
+
+    def by(backend: str) -> list[Any]:
+        torch._dynamo.reset()
+        compiled = torch.compile(op.op, backend=backend, dynamic=dynamic)
+        return [call(compiled, arguments.place("cpu")) for arguments in given]
+
+    for arguments, actual, expected in zip(given, by("shark"), by("aot_eager"), strict=True):
         found = difference(expected, actual, values_of(op))
-        assert found is None, f"{sample}: {found}"
+        assert found is None, f"{arguments.shapes()}: {found}"
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
