@@ -14,14 +14,14 @@ print("end", flush=True)
 # The first window to be compiled is what a signal comes in the middle of.
 INTERRUPTED = """
 import os, signal, time
-from torch_shark import compiler
-plan, stop = compiler._plan, signal.SIGINT
-def plan_while_interrupted(policy, record):
-    compiler._plan = plan
+from torch_shark.planner import Planner
+plan, stop = Planner.plan, signal.SIGINT
+def plan_while_interrupted(self, record):
+    Planner.plan = plan
     os.kill(os.getpid(), stop)
     time.sleep(0.2)
-    return plan(policy, record)
-compiler._plan = plan_while_interrupted
+    return plan(self, record)
+Planner.plan = plan_while_interrupted
 """
 
 # The code that ends the process, its exit status, the last line on stderr, the policy.
