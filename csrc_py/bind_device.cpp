@@ -27,6 +27,7 @@ void init_device(py::module_& m) {
                       : name == "auto" ? Policy::automatic
                                        : Policy::native;
   });
+  m.def("set_settings", [](uint64_t number) { config().settings = number; });
   m.def("set_native_threads", [](int count) { config().native_threads = count; });
   m.def("set_debug", [](int level) { config().debug = level; });
   m.def("set_verify", [](bool verify) { config().verify = verify; });

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace torch_shark {
 
@@ -12,6 +13,9 @@ enum class Policy { native, iree, automatic };
 // What dispatch/ reads of torch_shark.config; csrc_py keeps it up to date.
 struct Config {
   std::atomic<Policy> policy{Policy::native};
+  // Names the policy and what else the planner reads: windows under other settings have other
+  // plans.
+  std::atomic<uint64_t> settings{0};
   std::atomic<int> debug{0};
   // Each operator has run when the call returns, so that its error is raised there.
   std::atomic<bool> blocking{false};

@@ -24,7 +24,7 @@ from torch_shark.errors import CompileOptionError
 from torch_shark.integrations import cache_artifacts
 
 # Knobs that speak of single windows: the others are the process's.
-OPTIONS = ("policy", "verify")
+OPTIONS = ("policy", "verify", "target", "compile_flags", "cache_dir", "dump_dir")
 MODES = ("default", "reduce-overhead", "max-autotune")  # see docs/compile.md
 # A window is planned when it has come twice.
 _FIRST_CALLS = 3

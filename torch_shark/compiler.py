@@ -1,4 +1,4 @@
-"""The planners of this process: one for each policy, made when it first plans, over one cache."""
+"""The planners of this process: one for each way that the knobs were set when it had to plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -29,8 +31,49 @@ if TYPE_CHECKING:
     from torch_shark.targets import Target
     from torch_shark.workers import Pool, Request
 
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The knobs by which planners differ."""
+
+    policy: str
+    target: str
+    flags: tuple[str, ...]
+    disk_cache: bool
+    cache_dir: Path
+    cache_max_bytes: int
+    dump_dir: Path
+
+    @classmethod
+    def now(cls) -> Settings:
+        """Return what the knobs are."""
+        return cls(
+            config.policy,
+            config.target,
+            config.compile_flags,
+            config.disk_cache,
+            config.cache_dir,
+            config.cache_max_bytes,
+            config.dump_dir or config.cache_dir / "failed",
+        )
+
+    def compiled_for(self) -> Target:
+        """Return the target with the flags that were added."""
+        from torch_shark.targets import get_target
+
+        target = get_target(self.target)
+        return replace(target, flags=(*target.flags, *self.flags))
+
+    def store(self) -> _CacheOnDisk | None:
+        """Return the cache on disk, if there is to be one."""
+        if not self.disk_cache:
+            return None
+        return _CacheOnDisk(DiskCache(self.cache_dir, self.cache_max_bytes))
+
+
 _lock = threading.Lock()
-_planners: dict[str, Planner] = {}
+_planners: dict[Settings, Planner] = {}
+_numbers: dict[Settings, int] = {}
 _explained_misses: deque[str] = deque(maxlen=100)
 _pending: list[_C.Signature] = []
 _patience: list[Patience] = []
@@ -75,10 +118,11 @@ def plan(record: WindowRecord) -> list[Step]:
     device, a dispatch mode, autocast), which would change what is traced.
     """
     answer: Future[list[Step]] = Future()
+    settings = Settings.now()
 
     def work() -> None:
         try:
-            answer.set_result(_planner("iree").plan(record))
+            answer.set_result(_planner(settings).plan(record))
         except BaseException as error:
             answer.set_exception(error)
 
@@ -92,10 +136,10 @@ def request(record: WindowRecord, signature: _C.Signature) -> None:
     A window that waits for the compiler keeps no other waiting. One that cannot be planned stays
     native; that is told once, for it is a fault of ours.
     """
-    work = _work("auto")
+    work, settings = _work("auto"), Settings.now()
 
     def planning() -> Waiting[None]:
-        steps = yield from _planner("auto").planning(record)
+        steps = yield from _planner(settings).planning(record)
         _C.install_plan(signature, steps)
 
     def advance() -> None:
@@ -176,31 +220,35 @@ def forget() -> None:
     """Drop the planners and all that they have loaded; the next window makes others."""
     with _lock:
         _planners.clear()
+        _patience.clear()
 
 
-def _planner(policy: str) -> Planner:
+def settings_number() -> int:
+    """Return a number for the knobs as they are: windows under others have other plans."""
+    return _numbers.setdefault(Settings.now(), len(_numbers))
+
+
+def _planner(settings: Settings) -> Planner:
     with _lock:
-        if policy not in _planners:
-            _planners[policy] = _make_planner(policy)
-        return _planners[policy]
+        if settings not in _planners:
+            _planners[settings] = _make_planner(settings)
+        return _planners[settings]
 
 
-def _make_planner(policy: str) -> Planner:
+def _make_planner(settings: Settings) -> Planner:
     from torch_shark.measure import Measured
     from torch_shark.patience import Patience
     from torch_shark.planner import Planner
     from torch_shark.runtime.executable import Executable
-    from torch_shark.targets import get_target
 
-    target, store = get_target(config.target), _store()
-    if policy == "auto":
+    target, store = settings.compiled_for(), settings.store()
+    if settings.policy == "auto":
         patience = Patience(config.compile_delay / 1000, _pool().submit)
-        _patience[:] = [patience]
+        _patience.append(patience)
         measured = Measured(target.candidates(), store)
-        return Planner(
-            target, _compiling(patience.submit), Executable, store, measured, any_size=True
-        )
-    return Planner(target, _compiling(_pool().submit), Executable, store)
+        compile_region = _compiling(patience.submit, settings)
+        return Planner(target, compile_region, Executable, store, measured, any_size=True)
+    return Planner(target, _compiling(_pool().submit, settings), Executable, store)
 
 
 def compile_kernel(kernel: Kernel) -> bytes:
@@ -211,14 +259,14 @@ def compile_kernel(kernel: Kernel) -> bytes:
     """
     from torch_shark.environment import environment
     from torch_shark.kernels import KernelError
-    from torch_shark.targets import get_target
 
-    target, store = get_target(config.target), _store()
+    settings = Settings.now()
+    target, store = settings.compiled_for(), settings.store()
     key = [("kernel", kernel.digest), *environment(target)]
     stored = store.get(key) if store is not None else None
     if stored is not None:
         return stored
-    (artifact,) = _compiling(_pool().submit)(kernel, (target,)).result().artifacts
+    (artifact,) = _compiling(_pool().submit, settings)(kernel, (target,)).result().artifacts
     if artifact.interface is None:
         raise KernelError(kernel.operator, artifact.reason.removeprefix("[shark] "))
     if store is not None:
@@ -226,14 +274,8 @@ def compile_kernel(kernel: Kernel) -> bytes:
     return artifact.vmfb
 
 
-def _store() -> _CacheOnDisk | None:
-    if not config.disk_cache:
-        return None
-    return _CacheOnDisk(DiskCache(config.cache_dir, config.cache_max_bytes))
-
-
 def _compiling(
-    submit: Callable[[Request], Future[Answer]],
+    submit: Callable[[Request], Future[Answer]], settings: Settings
 ) -> Callable[[Region | Kernel, Sequence[Target]], Future[Answer]]:
     """The way to have a region, or a user's kernel, compiled."""
     from torch_shark.workers import Request
@@ -241,8 +283,7 @@ def _compiling(
     def compile_region(region: Region | Kernel, targets: Sequence[Target]) -> Future[Answer]:
         if config.debug >= 1:
             print(f"[shark] compiling {region.operators()}", file=sys.stderr)
-        dumps = config.dump_dir or config.cache_dir / "failed"
-        return submit(Request(region, tuple(targets), dumps))
+        return submit(Request(region, tuple(targets), settings.dump_dir))
 
     return compile_region
 

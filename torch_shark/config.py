@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar, cast, overload
 
@@ -63,6 +64,31 @@ def to_path(source: str, value: object) -> Path:
 def to_optional_path(source: str, value: object) -> Path | None:
     """A path; None, or nothing in the environment, for none."""
     return None if value is None or value == "" else to_path(source, value)
+
+
+def to_flags(source: str, value: object) -> tuple[str, ...]:
+    """Flags of IREE's compiler: a sequence of texts, or one in which spaces part them."""
+    parts = value.split() if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise ConfigError(source, value, "flags of IREE's compiler")
+    refused = _refused(tuple(parts))
+    if refused is not None:
+        raise ConfigError(source, value, f"flags of IREE's compiler ({refused})")
+    return tuple(parts)
+
+
+@cache
+def _refused(flags: tuple[str, ...]) -> str | None:
+    """What IREE's compiler has against flags."""
+    if not flags:
+        return None
+    from iree.compiler.api import Session  # it takes a while
+
+    try:
+        Session().set_flags(*flags)
+    except ValueError as error:
+        return " ".join(str(error).split())
+    return None
 
 
 def to_int(low: int, high: int | None = None) -> Convert[int]:
@@ -173,6 +199,12 @@ class Config:
         shown_default="`failed` in the cache folder",
     )
 
+    compile_flags: Knob[tuple[str, ...]] = Knob(
+        (),
+        to_flags,
+        "Further flags of IREE's compiler, such as `--iree-opt-level=O3`.",
+        shown_default="none",
+    )
     compile_workers = Knob(1, to_int(1, 256), "Processes that compile, at most, at low priority.")
     compile_memory = Knob(4 << 30, to_int(1 << 30), "The most memory of such a process, in bytes.")
     compile_delay = Knob(

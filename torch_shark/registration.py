@@ -52,6 +52,7 @@ def _apply_config() -> None:
         getattr(config, name)  # a wrong setting is told at once, not where it is first used
     _settle()
     _C.set_policy(config.policy)
+    _C.set_settings(compiler.settings_number())
     _C.set_debug(config.debug)
     _C.set_blocking(config.blocking)
     _C.set_verify(config.verify)

@@ -70,7 +70,7 @@ void add_ref(Hash128& hash, const Window& window, const TensorRef& ref) {
 Hash128 signature(const Window& window) {
   Hash128 hash;
   hash.add(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) +
-           256 * static_cast<uint64_t>(config().policy.load(std::memory_order_relaxed)));
+           256 * config().settings.load(std::memory_order_relaxed));
   for (const Entry& entry : window.entries) {
     hash.add(entry.op->id);
     for (size_t i = 0; i < entry.args.size(); ++i) {

@@ -29,7 +29,7 @@ def forbidden(monkeypatch, policy):
         return answer
 
     torch.shark.synchronize()
-    monkeypatch.setattr(compiler, "_compiling", lambda submit: refuse)
+    monkeypatch.setattr(compiler, "_compiling", lambda *_: refuse)
     compiler.forget()
     with config.scope(disk_cache=False):
         yield

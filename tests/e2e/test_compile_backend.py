@@ -123,8 +123,11 @@ def test_a_number_on_the_cpu_is_an_input(policy):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"options": {"speed": 11}}, "expected options among policy, verify, got 'speed'"),
-        ({"options": {"cache_dir": "x"}}, "other knobs are the process's"),
+        ({"options": {"speed": 11}}, "expected options among policy, verify, target, .*'speed'"),
+        ({"options": {"debug": 1}}, "other knobs are the process's"),
+        ({"options": {"target": "tpu"}}, "a known target"),
+        ({"options": {"compile_flags": ["--no-such=1"]}}, "option not found: no-such"),
+        ({"options": {"compile_flags": 3}}, "flags of IREE's compiler, got 3"),
         ({"options": {"policy": "fast"}}, "expected config.policy to be 'auto', 'iree' or"),
         ({"mode": "fastest"}, "expected modes among default, reduce-overhead, max-autotune, got"),
     ],

@@ -142,21 +142,20 @@ def test_what_the_program_makes_for_the_device_stays_there(policy):
     assert [value.tolist() for value in result] == [[2, 2, 2], [2, 2, 2]]
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        torch.randn(3, 4).t(),
-        torch.randn(3, 4)[:, ::2],
-        torch.randn(1, 4).expand(3, 4),
-        torch.randn(3, 0),
-        torch.tensor(2.0),
-        torch.arange(5),
-        torch.tensor([True, False]),
-        torch.randn(3, dtype=torch.complex64).conj(),
-        torch.randn(4, dtype=torch.bfloat16),
-    ],
-    ids=str,
-)
+GEOMETRIES = {
+    "transposed": torch.randn(3, 4).t(),
+    "every second": torch.randn(3, 4)[:, ::2],
+    "expanded": torch.randn(1, 4).expand(3, 4),
+    "empty": torch.randn(3, 0),
+    "without dimensions": torch.tensor(2.0),
+    "integers": torch.arange(5),
+    "bools": torch.tensor([True, False]),
+    "conjugate": torch.randn(3, dtype=torch.complex64).conj(),
+    "half as wide": torch.randn(4, dtype=torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("x", GEOMETRIES.values(), ids=GEOMETRIES.keys())
 def test_geometries_and_dtypes(x, policy):
     same(lambda x: (x + x, x * 2), x)
 

@@ -33,7 +33,7 @@ _graphs: list[torch.fx.GraphModule] = []
 def interpreted_regions() -> Iterator[None]:
     """Under the policy `iree`, interpret what would have been compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "_compiling", lambda submit: _compile)
+        patch.setattr(compiler, "_compiling", lambda *_: _compile)
         patch.setattr(executable, "Executable", _Interpreted)
         with new_planner(policy="iree", disk_cache=False):
             yield

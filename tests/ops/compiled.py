@@ -222,7 +222,7 @@ def watched(seen: dict[str, set[str]]) -> Iterator[None]:
 
     def plan(record: WindowRecord) -> list[Step]:
         steps = compiler.plan(record)
-        planner = compiler._planners["iree"]
+        planner = compiler._planners[compiler.Settings.now()]
         for entry, reason in zip(record.entries, planner.native_reasons(record), strict=True):
             seen.setdefault(entry.op, set()).add(reason or COMPILED)
         return steps

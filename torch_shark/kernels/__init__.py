@@ -42,7 +42,7 @@ def register_kernel(operator: str, mlir: str) -> None:
         KernelError: there is no such operator, it is of another kind, or the MLIR is wrong; the
             error names the operator and the line.
     """
-    from torch_shark.kernels.on_cpu import OnCpu
+    from torch_shark.kernels.on_cpu import CpuKernel
     from torch_shark.kernels.parse import parse_kernel
 
     name = _define(operator) if "(" in operator else operator
@@ -50,7 +50,7 @@ def register_kernel(operator: str, mlir: str) -> None:
     kernel = parse_kernel(found, mlir)
     namespace, _, rest = name.partition("::")
     if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU"):
-        _library(namespace).impl(rest, OnCpu(found), "CPU")
+        _library(namespace).impl(rest, CpuKernel(found), "CPU")
     _C.synchronize()
     set_kernel(kernel)
     _C.record_always(name)

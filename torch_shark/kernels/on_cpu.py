@@ -20,7 +20,7 @@ from torch_shark.targets import get_target
 _DTYPES = {name: dtype for dtype, name in ELEMENTS.items() if dtype != torch.uint8}
 
 
-class OnCpu:
+class CpuKernel:
     """Runs the body that the operator has at the time, compiled alone when it is first called.
 
     Args:
