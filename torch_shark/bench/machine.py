@@ -20,12 +20,13 @@ PACKAGES = (
 
 def describe() -> dict[str, object]:
     """The processor, memory and system, the versions of packages, and how busy the machine is."""
+    release = platform.release().partition("-")[0]
     return {
         "date": date.today().isoformat(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "system": f"{platform.system()} {release}, {platform.machine()}",
         "load": os.getloadavg()[0],
         "versions": {"python": platform.python_version()}
         | {package: version(package) for package in PACKAGES},
