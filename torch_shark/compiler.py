@@ -168,8 +168,8 @@ def finish() -> None:
     done = threading.Event()
     _work("auto").put(done.set)  # behind the windows that are not looked at yet
     done.wait()
-    for patience in _patience:
-        patience.end()
+    while _patience:
+        _patience.pop().end()
     while _pending:
         time.sleep(_LOOK_SECONDS)
 
@@ -220,7 +220,6 @@ def forget() -> None:
     """Drop the planners and all that they have loaded; the next window makes others."""
     with _lock:
         _planners.clear()
-        _patience.clear()
 
 
 def settings_number() -> int:

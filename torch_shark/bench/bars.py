@@ -105,12 +105,12 @@ def _speedups(ours: dict[str, EntrySummary]) -> Iterator[Bar]:
     times = {name: entry.peers["shark"].ratio.median for name, entry in ours.items()}
     for name in [name for name in SPEEDUPS if name in ours]:
         yield Bar("eager, to it", SPEEDUPS[name], 1 / times[name], name, at_least=True)
-    if "heat" in ours and (to_best := ours["heat"].to_best) is not None:
-        yield Bar("best peer, to it", 1.5, 1 / to_best.median, "heat", at_least=True)
-    for name, entry in ours.items():
-        if name == "adamw-single" and entry.to_fused is not None:
-            fused = 1 / entry.to_fused.median
-            yield Bar("eager's fused AdamW, to it", 0.8, fused, name, at_least=True)
+    heat, adamw = ours.get("heat"), ours.get("adamw-single")
+    if heat is not None and heat.to_best is not None:
+        yield Bar("best peer, to it", 1.5, 1 / heat.to_best.median, "heat", at_least=True)
+    if adamw is not None and adamw.to_fused is not None:
+        fused = 1 / adamw.to_fused.median
+        yield Bar("eager's fused AdamW, to it", 0.8, fused, "adamw-single", at_least=True)
     mean = math.exp(-sum(map(math.log, times.values())) / len(times))
     where = f"geometric mean of {len(times)}"
     yield Bar("eager, to it", 1.15, mean, where, at_least=True)

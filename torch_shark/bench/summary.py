@@ -100,27 +100,22 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread(statistics.median(known), min(known), max(known))
 
 
+def times(run: Run) -> list[float]:
+    """The times that are held against another peer's: of each turn, or of a loop."""
+    return [figure(run)] if run["steady"] is None else run["turns"]
+
+
 def ratios(
-    runs: Sequence[Run], others: Sequence[Run], value: Callable[[Run], float] | None = None
+    runs: Sequence[Run], others: Sequence[Run], values: Callable[[Run], list[float]] = times
 ) -> Spread:
-    """One peer's value to another's, of the same round; by default the times of the same turn."""
+    """One peer's values to another's, of the same round and turn."""
     other = {run["round"]: run for run in others}
     return spread(
-        ratio
+        mine / its
         for run in runs
         if run["round"] in other
-        for ratio in (
-            _by_turn(run, other[run["round"]])
-            if value is None
-            else [value(run) / value(other[run["round"]])]
-        )
+        for mine, its in zip(values(run), values(other[run["round"]]), strict=True)
     )
-
-
-def _by_turn(run: Run, other: Run) -> list[float]:
-    if run["steady"] is None:
-        return [figure(run) / figure(other)]
-    return [mine / its for mine, its in zip(run["turns"], other["turns"], strict=True)]
 
 
 def summarize(
@@ -198,8 +193,8 @@ def _summarize_peer(runs: Sequence[Run], eager: Sequence[Run]) -> PeerSummary:
         compile_seconds=cold["seconds"],
         peak_bytes=spread(run["peak_bytes"] for run in runs),
         ratio=ratios(runs, eager),
-        first_ratio=ratios(runs, eager, lambda run: float(run["first_seconds"])),
-        peak_ratio=ratios(runs, eager, lambda run: float(run["peak_bytes"])),
+        first_ratio=ratios(runs, eager, lambda run: [run["first_seconds"]]),
+        peak_ratio=ratios(runs, eager, lambda run: [run["peak_bytes"]]),
         relative_error=max(run["relative_error"] for run in runs),
         right=all(run["right"] for run in runs),
     )

@@ -10,11 +10,9 @@ import math
 
 import torch
 
-from torch_shark.lowering.bodies_nn import attention_scores
+from torch_shark.lowering.bodies_nn import attention_scores, is_not_later
 
 Tensor = torch.Tensor
-
-NAME = "aten::_scaled_dot_product_flash_attention_for_cpu"
 
 
 def attention(
@@ -36,8 +34,7 @@ def attention(
     if attn_mask is not None:
         seen = attn_mask if attn_mask.dtype == torch.bool else attn_mask != -math.inf
         if is_causal:
-            rows = torch.arange(query.shape[-2]).unsqueeze(1)
-            seen = seen & (torch.arange(key.shape[-2]) <= rows)
+            seen = seen & is_not_later(query, key)
         weights = torch.where(seen.any(-1, keepdim=True), weights, 0.0)
     output = torch.matmul(weights, value.to(compute))
     return output.to(query.dtype), torch.logsumexp(scores, -1)

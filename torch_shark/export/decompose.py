@@ -17,10 +17,12 @@ from torch.export import ExportedProgram
 from torch.fx import Graph
 from torch.utils import _pytree as pytree
 
-from torch_shark.export import attention, indices
+from torch_shark.export import indices
+from torch_shark.export.attention import attention
 from torch_shark.lowering import decompositions
 from torch_shark.lowering.bodies import BODIES
 from torch_shark.lowering.operators import find_operator
+from torch_shark.lowering.support import ATTENTION
 
 
 def decompose(program: ExportedProgram, for_cpu: bool = True) -> ExportedProgram:
@@ -61,13 +63,12 @@ def _table(for_cpu: bool) -> dict[Any, Callable[..., Any]]:
         if function is not theirs.get(operator):
             table[operator] = _for_known_sizes(operator, function, theirs.get(operator))
     bodies = _Bodies()
-    for name in dict.fromkeys([*BODIES, *indices.NAMES]):
+    written = BODIES if for_cpu else {**BODIES, ATTENTION: attention}
+    for name in dict.fromkeys([*written, *indices.NAMES]):
         found = find_operator(name)
         if found is None or found.written or _is_copy(name):
             continue
-        operator, body = found.overload, BODIES.get(name, found)
-        if name == attention.NAME and not for_cpu:
-            body = attention.attention
+        operator, body = found.overload, written.get(name, found)
         inside = table.get(operator)
         if name in indices.NAMES:  # their bodies look at no size
             table[operator] = bodies.of(operator, indices.bounded(name, body), inside)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from torch_shark import _C
-from torch_shark.kernels.kernel import KernelError, find_kernel, set_kernel
+from torch_shark.kernels.kernel import KernelError, find_kernel, library_of, set_kernel
 
 if TYPE_CHECKING:
     from torch_shark.lowering.operators import Operator
 
 __all__ = ["KernelError", "register_kernel"]
-
-_libraries: list[Any] = []  # what they define goes when they do
 
 
 def register_kernel(operator: str, mlir: str) -> None:
@@ -50,7 +48,7 @@ def register_kernel(operator: str, mlir: str) -> None:
     kernel = parse_kernel(found, mlir)
     namespace, _, rest = name.partition("::")
     if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU"):
-        _library(namespace).impl(rest, CpuKernel(found), "CPU")
+        library_of(namespace).impl(rest, CpuKernel(found), "CPU")
     _C.synchronize()
     set_kernel(kernel)
     _C.record_always(name)
@@ -67,16 +65,10 @@ def _define(schema: str) -> str:
         parsed = torch._C.parse_schema(schema)
         known = torch._C._jit_get_schemas_for_operator(parsed.name)
         if not any(str(other) == str(parsed) for other in known):
-            _library(namespace).define(rest)
+            library_of(namespace).define(rest)
     except RuntimeError as error:
         raise KernelError(name, f"PyTorch does not take its schema: {error}") from error
     return name
-
-
-def _library(namespace: str) -> Any:
-    library: Any = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
-    _libraries.append(library)
-    return library
 
 
 def _find(name: str) -> Operator:

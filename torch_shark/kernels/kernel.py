@@ -123,3 +123,13 @@ def find_kernel(operator: str) -> Kernel | None:
 def registered_kernels() -> tuple[Kernel, ...]:
     """Return all kernels."""
     return tuple(_kernels.values())
+
+
+_libraries: list[Any] = []  # what they define goes when they do
+
+
+def library_of(namespace: str) -> Any:
+    """Return a library that defines operators of a namespace, for as long as the process lives."""
+    library: Any = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
+    _libraries.append(library)
+    return library

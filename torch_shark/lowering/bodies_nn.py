@@ -100,10 +100,13 @@ def attention_scores(
             if mask.dtype == torch.bool
             else scores + mask.to(scores.dtype)
         )
-    if is_causal:
-        rows = torch.arange(query.shape[-2]).unsqueeze(1)
-        scores = torch.where(torch.arange(key.shape[-2]) <= rows, scores, -math.inf)
-    return scores
+    return torch.where(is_not_later(query, key), scores, -math.inf) if is_causal else scores
+
+
+def is_not_later(query: Tensor, key: Tensor) -> Tensor:
+    """Return which keys each query may see where none sees a later one, [L, S]."""
+    rows = torch.arange(query.shape[-2]).unsqueeze(1)
+    return torch.arange(key.shape[-2]) <= rows
 
 
 @body("native_batch_norm")

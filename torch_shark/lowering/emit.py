@@ -21,7 +21,7 @@ from iree.compiler.extras.fx_importer import (
 from torch_shark.lowering.forms import Form
 from torch_shark.lowering.interface import BufferType, RegionInterface
 from torch_shark.lowering.kernels import stand_ins, write_kernels
-from torch_shark.lowering.module import EmittedModule, builtin_type
+from torch_shark.lowering.module import EmittedModule, builtin_type, create
 from torch_shark.lowering.region import Region
 from torch_shark.lowering.sizes import integers_of
 
@@ -116,18 +116,14 @@ def write_barriers(block: ir.Block) -> None:
             (value,), (result,) = op.operands, op.results
             with ir.InsertionPoint(op):
                 builtin = builtin_type(value.type)
-                (value,) = _create("torch_c.to_builtin_tensor", builtin, value)
+                value = create("torch_c.to_builtin_tensor", builtin, value)
                 sizes = _unknown_sizes(value)
-                (value,) = _create("util.optimization_barrier", builtin, value)
+                value = create("util.optimization_barrier", builtin, value)
                 if sizes:  # IREE can't look through the barrier for them
-                    (value,) = _create("flow.tensor.tie_shape", builtin, value, *sizes)
-                (value,) = _create("torch_c.from_builtin_tensor", result.type, value)
+                    value = create("flow.tensor.tie_shape", builtin, value, *sizes)
+                value = create("torch_c.from_builtin_tensor", result.type, value)
             result.replace_all_uses_with(value)
             op.operation.erase()
-
-
-def _create(name: str, result: ir.Type, *operands: ir.Value) -> list[ir.Value]:
-    return list(ir.Operation.create(name, results=[result], operands=operands).results)
 
 
 def _unknown_sizes(tensor: ir.Value) -> list[ir.Value]:
@@ -135,7 +131,7 @@ def _unknown_sizes(tensor: ir.Value) -> list[ir.Value]:
     shape = ir.RankedTensorType(tensor.type)
     index = ir.IndexType.get()
     return [
-        _create("tensor.dim", index, tensor, arith.ConstantOp(index, dim).result)[0]
+        create("tensor.dim", index, tensor, arith.ConstantOp(index, dim).result)
         for dim in range(shape.rank)
         if shape.is_dynamic_dim(dim)
     ]

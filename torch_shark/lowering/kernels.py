@@ -10,18 +10,17 @@ from typing import Any
 import torch
 from iree.compiler import ir
 
-from torch_shark.kernels.kernel import Kernel, TensorType
+from torch_shark.kernels.kernel import Kernel, TensorType, library_of
 from torch_shark.kernels.parse import parse_module
 from torch_shark.lowering.interface import RegionInterface
-from torch_shark.lowering.module import EmittedModule, builtin_type
+from torch_shark.lowering.module import EmittedModule, builtin_type, create
 from torch_shark.lowering.operators import find_operator
 from torch_shark.record import TensorRef
 
 # Whatever the user's operator is in this process, the graph has one of ours in its place: a worker
 # knows nothing of the user's.
 _NAMESPACE = "torch_shark_kernels"
-_library: Any = torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
-_libraries: list[Any] = []  # what they define goes when they do
+_library = library_of(_NAMESPACE)
 _expected: list[TensorRef] = []  # the results of the call that is traced
 
 
@@ -29,9 +28,7 @@ def declare(kernel: Kernel) -> None:
     """Define a kernel's operator if this process does not know it."""
     if find_operator(kernel.operator) is None:
         namespace, _, rest = kernel.schema.partition("::")
-        library: Any = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
-        library.define(rest)
-        _libraries.append(library)
+        library_of(namespace).define(rest)
         find_operator.cache_clear()
 
 
@@ -140,11 +137,11 @@ def _to(wanted: ir.Type, declared: TensorType | str, value: ir.Value) -> ir.Valu
     if value.type == wanted:
         return value
     if isinstance(declared, str):
-        return _create(f"torch_c.to_{declared}", wanted, value)
+        return create(f"torch_c.to_{declared}", wanted, value)
     if str(wanted).startswith("!torch"):
-        return _create("torch.tensor_static_info_cast", wanted, value)
-    builtin = _create("torch_c.to_builtin_tensor", builtin_type(value.type), value)
-    return builtin if builtin.type == wanted else _create("tensor.cast", wanted, builtin)
+        return create("torch.tensor_static_info_cast", wanted, value)
+    builtin = create("torch_c.to_builtin_tensor", builtin_type(value.type), value)
+    return builtin if builtin.type == wanted else create("tensor.cast", wanted, builtin)
 
 
 def _from(value: ir.Value, wanted: ir.Type) -> ir.Value:
@@ -152,15 +149,11 @@ def _from(value: ir.Value, wanted: ir.Type) -> ir.Value:
     if value.type == wanted:
         return value
     if str(value.type).startswith("!torch"):
-        return _create("torch.tensor_static_info_cast", wanted, value)
+        return create("torch.tensor_static_info_cast", wanted, value)
     builtin = builtin_type(wanted)
     if value.type != builtin:
-        value = _create("tensor.cast", builtin, value)
-    return _create("torch_c.from_builtin_tensor", wanted, value)
-
-
-def _create(name: str, result: ir.Type, value: ir.Value) -> ir.Value:
-    return ir.Operation.create(name, results=[result], operands=[value]).result
+        value = create("tensor.cast", builtin, value)
+    return create("torch_c.from_builtin_tensor", wanted, value)
 
 
 def _name(function: ir.Operation) -> str:

@@ -25,6 +25,11 @@ class EmittedModule:
     interface: RegionInterface
 
 
+def create(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
+    """Return the result of a new operation that has one."""
+    return ir.Operation.create(name, results=[result], operands=operands).result
+
+
 def builtin_type(tensor: ir.Type) -> ir.Type:
     """Returns tensor<2x3xi64> for !torch.vtensor<[2,3],si64>."""
     sizes, _, element = str(tensor).removeprefix("!torch.vtensor<[")[:-1].partition("],")

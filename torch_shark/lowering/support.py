@@ -159,7 +159,7 @@ _ADD_UP = frozenset({"sum", "nansum", "mean", "cumsum", "cumprod", "prod"})
 _INTEGER_DIVISION = frozenset(["div", "floor_divide", "remainder", "fmod", "pow", "gcd", "lcm"])
 _PUTS = ("index_put", "_unsafe_index_put")
 _BY_INDEX_LISTS = ("index", "_unsafe_index", *_PUTS)
-_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
+ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
 _NO_TAGS = (
     torch.Tag.dynamic_output_shape,
     torch.Tag.data_dependent_output,
@@ -204,7 +204,7 @@ def written_values(operator: Operator, entry: Entry) -> list[Any]:
 
 def draws_random(operator: Operator, entry: Entry) -> bool:
     """Tells whether the entry takes numbers from a generator."""
-    if entry.op == _ATTENTION:
+    if entry.op == ATTENTION:
         return bool(entry.args[3] != 0.0)
     return torch.Tag.nondeterministic_seeded in operator.overload.tags
 
@@ -331,7 +331,7 @@ def _reason_in_values(name: str, entry: Entry) -> str | None:
         return NEVER_COMPILE["aten::floor_divide"]
     if name == "aten::pow.Tensor_Scalar" and float(entry.args[1]) not in EXACT_POWERS:
         return NEVER_COMPILE["aten::pow.Scalar"]
-    if entry.op.startswith(_ATTENTION):
+    if entry.op.startswith(ATTENTION):
         query, key = entry.args[1:3] if entry.op.endswith("_backward") else entry.args[:2]
         if query.sizes[1] != key.sizes[1]:
             return "attention with grouped heads is not written out"
