@@ -19,7 +19,7 @@ CPP_SOURCES := $(shell find dispatch csrc_py -name '*.cpp' -o -name '*.h')
 CPP_TESTS := $(wildcard tests/cpp/*)
 BUILD_INPUTS := $(CPP_SOURCES) setup.py dispatch/ops/generate_structured_metas.py
 
-.PHONY: venv build demo test test-cpp test-full bench bench-dispatch lint format knobs operators clean
+.PHONY: venv build demo test test-cpp test-cuda test-full bench bench-cuda bench-dispatch lint format knobs operators clean
 
 venv: $(INSTALL_STAMP)
 
@@ -84,6 +84,13 @@ bench: bench-dispatch
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/memory.py
 	$(BIN)/python -m torch_shark.bench --json build/bench.json --docs docs/performance.md \
 	    --chart docs/performance.png
+
+# Where there is a CUDA device: build with `make TORCH=...` for the PyTorch that has CUDA.
+test-cuda: $(INSTALL_STAMP)
+	$(BIN)/python -m pytest tests/cuda
+
+bench-cuda: $(INSTALL_STAMP)
+	$(BIN)/python benchmarks/cuda.py
 
 bench-dispatch: $(INSTALL_STAMP)
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/dispatch.py

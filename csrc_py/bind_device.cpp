@@ -3,8 +3,11 @@
 #include "csrc_py/bindings.h"
 #include "dispatch/config.h"
 #include "dispatch/device/generator.h"
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/process.h"
+#include "dispatch/device/stream.h"
 #include "dispatch/exec/executor.h"
+#include "dispatch/ops/register.h"
 #include "dispatch/ops/share.h"
 #include "dispatch/window/recorder.h"
 
@@ -13,7 +16,15 @@ namespace py = pybind11;
 namespace torch_shark {
 
 void init_device(py::module_& m) {
-  m.def("synchronize", [] { Recorder::instance().synchronize(); });
+  m.def(
+      "register_operators",
+      [](const std::string& native) {
+        choose_native_device(c10::Device(native).type());
+        register_operators();
+      },
+      "Have operators recorded for a native device; to be called once.");
+  m.def("settle", [] { Recorder::instance().synchronize(); }, "Run all that is recorded.");
+  m.def("synchronize", &synchronize_device, "Run all that is recorded, and wait for its end.");
   m.def("flush_optimizer", [] { Recorder::instance().flush(FlushReason::optimizer); });
   m.def("flush_graph", [] { Recorder::instance().flush(FlushReason::graph); });
   m.def(

@@ -7,7 +7,6 @@ PYBIND11_MODULE(_C, m) {
   using namespace torch_shark;
   install_native_memory();
   register_hooks();
-  register_operators();
   install_gil_hooks();
   init_benchmark(m);
   init_device(m);

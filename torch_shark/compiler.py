@@ -49,7 +49,7 @@ class Settings:
         """Return what the knobs are."""
         return cls(
             config.policy,
-            config.target,
+            "cpu",
             config.compile_flags,
             config.disk_cache,
             config.cache_dir,

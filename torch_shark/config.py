@@ -27,7 +27,7 @@ T = TypeVar("T")
 Convert = Callable[[str, object], T]
 
 POLICIES = ("auto", "iree", "native")
-TARGETS = ("cpu",)
+TARGETS = ("auto", "cpu", "cuda")
 BUILD_VARIABLES = {"TORCH_SHARK_WERROR"}  # setup.py reads them
 
 
@@ -144,8 +144,14 @@ class Knob(Generic[T]):
         return self.default if text is None else self.convert(self.variable, text)
 
     def __set__(self, instance: Config, value: object) -> None:
+        before = dict(instance._assigned)
         instance._assigned[self.name] = self.convert(f"config.{self.name}", value)
-        instance._tell()
+        try:
+            instance._tell()
+        except ConfigError:
+            instance._assigned = before
+            instance._tell()
+            raise
 
 
 class Config:
@@ -157,7 +163,12 @@ class Config:
         "`auto` compiles in the background and keeps what is faster; `iree` compiles all that can"
         " be compiled and waits for it; `native` never compiles.",
     )
-    target = Knob("cpu", to_target, "What IREE compiles for.")
+    target = Knob(
+        "cpu",
+        to_target,
+        "What the device is laid over: `cpu`; `cuda`, where operators are replayed and none"
+        " compiled yet; or `auto`, the best that is there. Read when PyTorch is imported.",
+    )
     disk_cache = Knob(True, to_bool, "Whether compiled regions are kept on disk.")
     cache_dir = Knob(
         Path(platformdirs.user_cache_dir("torch_shark")),
@@ -168,8 +179,11 @@ class Config:
     cache_max_bytes = Knob(
         4 << 30, to_int(0), "Size of the disk cache; the least recently used goes first."
     )
-    window_operators = Knob(
-        4096, to_int(1, 1 << 62), "A window ends, at the latest, after this many operators."
+    window_operators: Knob[int | None] = Knob(
+        None,
+        to_int(1, 1 << 62),
+        "A window ends, at the latest, after this many operators.",
+        shown_default="4096; over a GPU 12",
     )
     pending_bytes = Knob(
         1 << 30,

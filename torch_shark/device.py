@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from torch_shark import _C, memory
-from torch_shark.config import config
 from torch_shark.export import export, load
 from torch_shark.index import DeviceLike, as_device, current_device, device_count, index_of
 from torch_shark.kernels import register_kernel
@@ -34,6 +33,7 @@ from torch_shark.memory import (
     reset_peak_memory_stats,
 )
 from torch_shark.metrics import explain, metrics, reset_metrics
+from torch_shark.native import native_device
 
 __all__ = [
     "DeviceProperties",
@@ -41,7 +41,6 @@ __all__ = [
     "Stream",
     "current_device",
     "current_stream",
-    "default_generators",
     "default_stream",
     "device",
     "device_count",
@@ -87,7 +86,12 @@ __all__ = [
     "synchronize",
 ]
 
-default_generators: tuple[torch.Generator, ...] = (_C.default_generator(),)
+
+def __getattr__(name: str) -> Any:
+    # The generators of a GPU set the GPU up.
+    if name == "default_generators":
+        return (_C.default_generator(),)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def is_available() -> bool:
@@ -163,6 +167,8 @@ def synchronize(device: DeviceLike = None) -> None:
 def get_device_name(device: DeviceLike = None) -> str:
     """What the device is laid over, for people."""
     index_of(device)
+    if native_device() == "cuda":
+        return f"shark over {torch.cuda.get_device_name(0)}"
     return f"shark over {platform.processor() or platform.machine()} CPU"
 
 
@@ -172,9 +178,9 @@ class DeviceProperties:
 
     Args:
         name: as of `get_device_name`.
-        target: what regions are compiled for.
+        target: what it is laid over, "cpu" or "cuda".
         total_memory: bytes of memory.
-        multi_processor_count: threads that operators use.
+        multi_processor_count: of a CPU the threads that operators use.
     """
 
     name: str
@@ -185,13 +191,21 @@ class DeviceProperties:
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
     """Facts about a device."""
+    name = get_device_name(device)
+    if native_device() == "cuda":
+        gpu = torch.cuda.get_device_properties(0)
+        return DeviceProperties(name, "cuda", gpu.total_memory, gpu.multi_processor_count)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return DeviceProperties(get_device_name(device), config.target, total, torch.get_num_threads())
+    return DeviceProperties(name, "cpu", total, torch.get_num_threads())
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether there is bfloat16; the CPU always has it."""
-    return True
+    """Whether there is bfloat16; the CPU always has it.
+
+    Args:
+        including_emulation: as of ``torch.cuda.is_bf16_supported``.
+    """
+    return native_device() == "cpu" or torch.cuda.is_bf16_supported(including_emulation)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -203,7 +217,8 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 def _generator(device: DeviceLike) -> torch.Generator:
-    return default_generators[index_of(device)]
+    index_of(device)
+    return _C.default_generator()
 
 
 def manual_seed(seed: int) -> None:
@@ -213,8 +228,7 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Seed the generators of all devices."""
-    for generator in default_generators:
-        generator.manual_seed(int(seed))
+    _generator(None).manual_seed(int(seed))
 
 
 def seed() -> None:
@@ -244,13 +258,13 @@ def set_rng_state(new_state: torch.Tensor, device: DeviceLike = "shark") -> None
 
 def get_rng_state_all() -> list[torch.Tensor]:
     """The states of all generators."""
-    return [generator.get_state() for generator in default_generators]
+    return [get_rng_state()]
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
     """Restore what `get_rng_state_all` gave."""
-    for generator, state in zip(default_generators, new_states, strict=True):
-        generator.set_state(state)
+    (state,) = new_states
+    set_rng_state(state)
 
 
 # Streams and events. All streams feed one in-order queue.

@@ -83,6 +83,26 @@ class ConfigError(SharkError, ValueError):
         return f"[shark] expected {self.source} to be {self.expected}, got {self.value!r}."
 
 
+class TargetAbsentError(SharkError, RuntimeError):
+    """A target was named that is not there.
+
+    Args:
+        target: its name.
+        reason: what is missing.
+    """
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(target, reason)
+        self.target = target
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"[shark] target {self.target!r} is not there: {self.reason}. "
+            "Set TORCH_SHARK_TARGET=auto to take what is."
+        )
+
+
 class UnknownTargetError(ConfigError):
     """``target`` names nothing that torch_shark can compile for.
 

@@ -18,13 +18,14 @@ from torch.utils.backend_registration import (
     rename_privateuse1_backend,
 )
 
-from torch_shark import _C, choices, compiler, device, sharing
+from torch_shark import _C, choices, compiler, device, native, sharing
 from torch_shark.config import config, knobs, warn_of_unknown_variables
 from torch_shark.integrations import cache_artifacts, flex_attention, safetensors
 
 
 def register() -> None:
     """Register the device's name, module, tensor methods and hooks."""
+    native.choose()
     rename_privateuse1_backend("shark")
     torch._register_device_module("shark", device)  # type: ignore[no-untyped-call]
     generate_methods_for_privateuse1_backend(for_storage=True)
@@ -50,13 +51,15 @@ def _apply_config() -> None:
     """Tell the core what it reads of the knobs; what was recorded runs under the old ones."""
     for name in knobs():
         getattr(config, name)  # a wrong setting is told at once, not where it is first used
+    native.check_choice()
+    policy = native.policy()
     _settle()
-    _C.set_policy(config.policy)
+    _C.set_policy(policy)
     _C.set_settings(compiler.settings_number())
     _C.set_debug(config.debug)
     _C.set_blocking(config.blocking)
     _C.set_verify(config.verify)
-    _C.set_window_limits(config.window_operators, config.pending_bytes)
+    _C.set_window_limits(native.window_operators(), config.pending_bytes)
 
 
 # What Dynamo may trace: it gives the same whenever it is asked.
@@ -98,8 +101,10 @@ def _settle_before_settings() -> None:
         "set_float32_matmul_precision",
         "use_deterministic_algorithms",
     ):
-        setattr(torch, name, _after_synchronizing(getattr(torch, name)))
-    set_num_threads = _after_synchronizing(torch.set_num_threads)
+        setattr(torch, name, _after_settling(getattr(torch, name)))
+    if native.native_device() == "cuda":  # recorded operators draw from the generators of CUDA
+        _settle_before_seeds()
+    set_num_threads = _after_settling(torch.set_num_threads)
 
     @wraps(set_num_threads)
     def set_threads(count: int) -> None:
@@ -109,7 +114,16 @@ def _settle_before_settings() -> None:
     setattr(torch, "set_num_threads", set_threads)  # noqa: B010 (mypy minds its type)
 
 
-def _after_synchronizing(function: Callable[..., Any]) -> Callable[..., Any]:
+def _settle_before_seeds() -> None:
+    """Run what is recorded before something else seeds the generators that it draws from."""
+    for module in (torch, torch.random):
+        for name in ("manual_seed", "seed"):
+            setattr(module, name, _after_settling(getattr(module, name)))
+    for name in ("manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state"):
+        setattr(torch.cuda, name, _after_settling(getattr(torch.cuda, name)))
+
+
+def _after_settling(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def settled(*args: Any, **kwargs: Any) -> Any:
         _settle()
@@ -121,7 +135,7 @@ def _after_synchronizing(function: Callable[..., Any]) -> Callable[..., Any]:
 def _settle() -> None:
     """Run what is recorded; a forked child (a data loader's worker, say) has nothing to run."""
     if not _C.in_forked_child():
-        _C.synchronize()
+        _C.settle()
 
 
 def _shut_down() -> None:

@@ -1,9 +1,9 @@
 """Tensors of the device outside of it: DLPack, and other processes.
 
-DLPack shares memory. The device's memory is the CPU's, and so it says: NumPy and whoever else
-reads CPU memory sees a tensor without a copy, and ``torch.from_dlpack(array, device="shark")`` is a
-tensor over the array. Either side sees what the other one wrote once the device is synchronized;
-exporting a tensor synchronizes.
+DLPack shares memory. The device's memory is its native device's, and so it says: over the CPU,
+NumPy and whoever else reads CPU memory sees a tensor without a copy, and
+``torch.from_dlpack(array, device="shark")`` is a tensor over the array. Either side sees what the
+other one wrote once the device is synchronized; exporting a tensor synchronizes.
 
 Processes get copies: the memory of the device belongs to one of them.
 """
@@ -23,6 +23,7 @@ from torch.overrides import has_torch_function_unary
 from torch_shark import _C
 from torch_shark.errors import SharedMemoryError
 from torch_shark.index import index_of
+from torch_shark.native import native_device
 
 
 def register() -> None:
@@ -62,7 +63,8 @@ def _naming_device(original: Callable[..., Any]) -> Callable[..., Any]:
     def device_of_memory(self: torch.Tensor) -> Any:
         if not _is_ours(self):
             return original(self)
-        return torch.utils.dlpack.DLDeviceType.kDLCPU, 0
+        kind = torch.utils.dlpack.DLDeviceType
+        return (kind.kDLCPU if native_device() == "cpu" else kind.kDLCUDA), 0
 
     return device_of_memory
 
@@ -87,7 +89,7 @@ def _importing(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
                 return plain.clone() if copy else plain
         elif wanted == "shark" and hasattr(ext_tensor, "__dlpack__"):
             index_of(device)
-            return _C.borrow_from_native(original(ext_tensor, device="cpu", copy=copy))
+            return _C.borrow_from_native(original(ext_tensor, device=native_device(), copy=copy))
         return original(ext_tensor, device=device, copy=copy)
 
     return from_dlpack

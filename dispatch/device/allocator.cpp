@@ -7,6 +7,7 @@
 #include <string>
 
 #include "dispatch/device/imports.h"
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/pool.h"
 #include "dispatch/device/process.h"
 #include "dispatch/device/storage.h"
@@ -29,6 +30,21 @@ size_t available_bytes() {
   return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
+// The native device's own caching allocator, which holds our memory too; nullptr on the CPU.
+c10::DeviceAllocator* native_memory() {
+  return native_is_cpu() ? nullptr : c10::getDeviceAllocator(native_device().type());
+}
+
+// Free and total bytes, where this torch can tell.
+template <typename Allocator>
+std::pair<size_t, size_t> memory_info(Allocator& native) {
+  if constexpr (requires { native.getMemoryInfo(0); }) {
+    return native.getMemoryInfo(native_device().index());
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "[shark] expected torch 2.12 or newer to tell of memory");
+  }
+}
+
 class SharkAllocator final : public c10::DeviceAllocator {
  public:
   // Called where PyTorch makes a storage without a tensor (UntypedStorage, legacy load): its base
@@ -48,6 +64,9 @@ class SharkAllocator final : public c10::DeviceAllocator {
 
   void emptyCache(c10::MempoolId_t /*mempool*/) override {
     Recorder::instance().synchronize();
+    if (auto* native = native_memory()) {
+      native->emptyCache();
+    }
     cpu_pool().empty_cache();
     drop_forgotten_imports();
   }
@@ -57,11 +76,17 @@ class SharkAllocator final : public c10::DeviceAllocator {
 
   // Free and total bytes. Virtual from torch 2.12 on; harmless before.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex /*device*/) {
+    if (auto* native = native_memory()) {
+      return memory_info(*native);
+    }
     const size_t total = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
     return {available_bytes(), total};
   }
 
   DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override {
+    if (auto* native = native_memory()) {
+      return native->getDeviceStats(native_device().index());
+    }
     const CpuPoolStats pool = cpu_pool().stats();
     DeviceStats stats;
     constexpr auto kAggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
@@ -78,8 +103,17 @@ class SharkAllocator final : public c10::DeviceAllocator {
     return stats;
   }
 
-  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
-  void resetPeakStats(c10::DeviceIndex /*device*/) override { cpu_pool().reset_peak_stats(); }
+  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {
+    if (auto* native = native_memory()) {
+      native->resetAccumulatedStats(native_device().index());
+    }
+  }
+  void resetPeakStats(c10::DeviceIndex /*device*/) override {
+    if (auto* native = native_memory()) {
+      native->resetPeakStats(native_device().index());
+    }
+    cpu_pool().reset_peak_stats();
+  }
 };
 
 SharkAllocator allocator;

@@ -1,15 +1,24 @@
 #pragma once
 
+#include <c10/core/Event.h>
+
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 namespace torch_shark {
 
-// A mark in the device's queue. The executor stamps it when all work before it has run.
+// A mark in the device's queue. The executor stamps it when all work before it has run, or, on a
+// native device that works on its own, has been handed to that.
 struct EventMark {
+  void stamp();
+  bool is_done() const;
+
   std::atomic<bool> passed{false};
-  std::chrono::steady_clock::time_point when;  // valid once `passed`
+  // Valid once `passed`:
+  std::chrono::steady_clock::time_point when;
+  std::optional<c10::Event> native;  // unless that is the CPU
 };
 
 // Bodies of c10's event interface; `event` is the opaque handle that c10::Event keeps.

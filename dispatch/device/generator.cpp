@@ -1,10 +1,12 @@
 #include "dispatch/device/generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <torch/library.h>
 
 #include <atomic>
 
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/storage.h"
 #include "dispatch/ops/op_info.h"
 #include "dispatch/window/recorder.h"
@@ -21,6 +23,7 @@ void seed_native(std::optional<at::Generator> generator, int64_t seed) {
 
 TORCH_LIBRARY(shark, m) { m.def("seed_(Generator? generator, int seed) -> ()"); }
 TORCH_LIBRARY_IMPL(shark, CPU, m) { m.impl("seed_", TORCH_FN(seed_native)); }
+TORCH_LIBRARY_IMPL(shark, CUDA, m) { m.impl("seed_", TORCH_FN(seed_native)); }
 
 class SharkGenerator final : public c10::GeneratorImpl {
  public:
@@ -43,11 +46,17 @@ class SharkGenerator final : public c10::GeneratorImpl {
     set_current_seed(seed);
     return seed;
   }
-  // The native generator has no offset; pickling a generator asks for it and sets it again.
+  // The CPU's generator has no offset; pickling a generator asks for it and sets it again.
   void set_offset(uint64_t offset) override {
-    TORCH_CHECK(offset == 0, "[shark] expected offset 0: the generator has none, got ", offset);
+    if (native_.device().is_cpu()) {
+      TORCH_CHECK(offset == 0, "[shark] expected offset 0: the generator has none, got ", offset);
+    } else {
+      settled().unsafeGetGeneratorImpl()->set_offset(offset);
+    }
   }
-  uint64_t get_offset() const override { return 0; }
+  uint64_t get_offset() const override {
+    return native_.device().is_cpu() ? 0 : settled().unsafeGetGeneratorImpl()->get_offset();
+  }
   void set_state(const c10::TensorImpl& state) override {
     settled().unsafeGetGeneratorImpl()->set_state(state);
     seed_ = native_.current_seed();
@@ -71,11 +80,20 @@ class SharkGenerator final : public c10::GeneratorImpl {
 }  // namespace
 
 at::Generator new_generator() {
-  return at::make_generator<SharkGenerator>(at::detail::createCPUGenerator());
+  return at::make_generator<SharkGenerator>(
+      native_is_cpu() ? at::detail::createCPUGenerator()
+                      : at::globalContext()
+                            .getAcceleratorHooksInterface(native_device().type())
+                            .getNewGenerator(native_device().index()));
 }
 
+// A GPU's kernels for dropout and attention take no generator: they draw from its default one, so
+// that is ours too. The CPU's default generator is the program's own.
 const at::Generator& default_generator() {
-  static const at::Generator generator = new_generator();
+  static const at::Generator generator =
+      native_is_cpu() ? new_generator()
+                      : at::make_generator<SharkGenerator>(
+                            at::globalContext().defaultGenerator(native_device()));
   return generator;
 }
 

@@ -1,6 +1,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "dispatch/device/event.h"
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/storage.h"
 #include "dispatch/device/stream.h"
 #include "dispatch/window/recorder.h"
@@ -37,14 +38,10 @@ class SharkGuard final : public c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
   bool queryStream(const c10::Stream& /*stream*/) const override {
-    return Recorder::instance().query();
+    return Recorder::instance().query() && native_is_idle();
   }
-  void synchronizeStream(const c10::Stream& /*stream*/) const override {
-    Recorder::instance().synchronize();
-  }
-  void synchronizeDevice(const c10::DeviceIndex /*device*/) const override {
-    Recorder::instance().synchronize();
-  }
+  void synchronizeStream(const c10::Stream& /*stream*/) const override { synchronize_device(); }
+  void synchronizeDevice(const c10::DeviceIndex /*device*/) const override { synchronize_device(); }
   void recordDataPtrOnStream(const c10::DataPtr& /*ptr*/,
                              const c10::Stream& /*stream*/) const override {}
 

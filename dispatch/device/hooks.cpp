@@ -1,10 +1,12 @@
 #include "dispatch/device/hooks.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceType.h>
 
 #include "dispatch/device/generator.h"
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/pinned.h"
 #include "dispatch/device/storage.h"
 #include "dispatch/ops/resize.h"
@@ -43,8 +45,14 @@ class SharkHooks final : public at::PrivateUse1HooksInterface {
   }
 
   at::Device getDeviceFromPtr(void* /*data*/) const override { return at::Device(kShark, 0); }
-  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
-  at::Allocator* getPinnedMemoryAllocator() const override { return at::getHostAllocator(kShark); }
+  bool isPinnedPtr(const void* data) const override {
+    return native_is_cpu() ? is_pinned(data)
+                           : at::globalContext().isPinnedPtr(data, native_device().type());
+  }
+  at::Allocator* getPinnedMemoryAllocator() const override {
+    return native_is_cpu() ? at::getHostAllocator(kShark)
+                           : at::globalContext().getPinnedMemoryAllocator(native_device().type());
+  }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
     resize_storage(*storage.unsafeGetStorageImpl(), nbytes);

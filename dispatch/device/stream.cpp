@@ -2,7 +2,9 @@
 
 #include <atomic>
 
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/storage.h"
+#include "dispatch/window/recorder.h"
 
 namespace torch_shark {
 namespace {
@@ -24,6 +26,11 @@ c10::Stream exchange_stream(c10::Stream stream) {
 c10::Stream new_stream() {
   static std::atomic<c10::StreamId> next{1};
   return stream_of(next.fetch_add(1));
+}
+
+void synchronize_device() {
+  Recorder::instance().synchronize();
+  synchronize_native();
 }
 
 }  // namespace torch_shark

@@ -10,4 +10,7 @@ c10::Stream current_stream();
 c10::Stream exchange_stream(c10::Stream stream);
 c10::Stream new_stream();
 
+// Waits until all work is done; rethrows the first error of recorded operators.
+void synchronize_device();
+
 }  // namespace torch_shark

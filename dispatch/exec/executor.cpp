@@ -2,8 +2,10 @@
 
 #include <c10/util/thread_name.h>
 
+#include <chrono>
 #include <utility>
 
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/process.h"
 #include "dispatch/exec/blocking.h"
 #include "dispatch/exec/failures.h"
@@ -16,6 +18,7 @@ namespace {
 // Handing a window to the thread costs about as much as replaying so many operators.
 constexpr size_t kInlineOperators = 64;
 constexpr size_t kMaxQueuedWindows = 16;
+constexpr auto kLinger = std::chrono::microseconds(200);
 
 }  // namespace
 
@@ -160,12 +163,26 @@ void Executor::stop() {
   }
 }
 
+// Over a GPU windows are small and come every few hundred microseconds: falling asleep and being
+// woken would cost as much as a window. On the CPU a thread that spins takes a core from kernels.
+void Executor::linger(std::unique_lock<std::mutex>& lock) {
+  if (native_is_cpu()) {
+    return;
+  }
+  lock.unlock();
+  const auto end = std::chrono::steady_clock::now() + kLinger;
+  while (queued_.load(std::memory_order_relaxed) == 0 && std::chrono::steady_clock::now() < end) {
+  }
+  lock.lock();
+}
+
 void Executor::run_thread() {
   c10::setThreadName("shark_executor");
   std::unique_lock<std::mutex> lock(mutex_);
   // Another thread may have taken its place by the time that it learns that it was dismissed.
   const auto dismissed = [this] { return thread_.get_id() != std::this_thread::get_id(); };
   while (true) {
+    linger(lock);
     work_.wait(lock, [&] { return dismissed() || (!running_ && !queue_.empty()); });
     if (dismissed()) {
       return;

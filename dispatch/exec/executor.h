@@ -49,6 +49,7 @@ class Executor {
   std::exception_ptr take_error();
   void run_front(std::unique_lock<std::mutex>& lock);
   void run_thread();
+  void linger(std::unique_lock<std::mutex>& lock);
 
   mutable std::mutex mutex_;
   std::condition_variable work_;

@@ -160,7 +160,7 @@ void call_native(const Entry& entry, torch::jit::Stack& stack) {
   if (has_lazy_bits(entry)) {
     op.handle.callBoxed(stack);
   } else {
-    op.handle.redispatchBoxed(c10::DispatchKeySet(kNativeKey), &stack);
+    op.handle.redispatchBoxed(c10::DispatchKeySet(native_key()), &stack);
   }
   bits.settle();
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/native_memory.h"
 #include "dispatch/window/window.h"
 
@@ -19,6 +20,7 @@ class ReplayScope {
   c10::impl::ForceDispatchKeyGuard keys_;
   at::NoGradGuard no_grad_;
   PoolScope pool_;
+  NativeStreamScope stream_;
 };
 
 // A native tensor over the memory of `ref`, which is allocated if there is none yet.

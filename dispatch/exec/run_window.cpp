@@ -499,8 +499,7 @@ std::exception_ptr run_window(Window& window) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(end - start).count(),
       std::memory_order_relaxed);
   for (const auto& mark : window.marks) {
-    mark->when = end;
-    mark->passed.store(true, std::memory_order_release);
+    mark->stamp();
   }
   return error;
 }

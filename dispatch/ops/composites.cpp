@@ -4,25 +4,31 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_dropout.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include "dispatch/device/native_device.h"
 #include "dispatch/device/storage.h"
+#include "dispatch/ops/record.h"
 
 namespace torch_shark {
 namespace {
 
-// The CPU's arithmetic, which differs from the fused kernel that other devices take: the noise has
-// the input's own layout, so the mask of a permuted input is the CPU's.
+// The native device's arithmetic. The CPU's differs from the fused kernel that other devices take:
+// the noise has the input's own layout, so the mask of a permuted input is the CPU's.
 at::Tensor dropout(const at::Tensor& input, double p, bool train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (p == 0 || !train || input.numel() == 0) {
     return input;
+  }
+  if (!native_is_cpu() && p < 1) {
+    return std::get<0>(at::native_dropout(input, p, train));
   }
   if (p == 1) {
     return input.mul(at::zeros({}, input.options()));
@@ -33,9 +39,20 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train) {
   return input.mul(noise);
 }
 
-// As the CPU's kernel, which would draw from the CPU's generator.
-std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, double p,
-                                                  std::optional<bool> train) {
+using Dropped = std::tuple<at::Tensor, at::Tensor>;
+
+Dropped record_native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+  static OpInfo& op = find_op_info("aten::native_dropout");
+  torch::jit::Stack stack{input, p, train};
+  record_operator(op, stack);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+// As the CPU's kernel, which would draw from the CPU's generator. A GPU's draws from ours.
+Dropped native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
+  if (!native_is_cpu()) {
+    return record_native_dropout(input, p, train);
+  }
   at::Tensor mask = at::empty(input.sizes(), input.options().dtype(at::kBool));
   if (input.numel() == 0) {
     return {input, mask};
@@ -54,7 +71,7 @@ bool is_left_aligned(const at::Tensor& /*batch*/, const at::Tensor& /*mask*/) { 
 // A native tensor with the metadata of `tensor` and no memory, for code that only asks questions.
 at::Tensor phantom(const at::Tensor& tensor) {
   at::Tensor native = native_tensor(
-      c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(kNative)),
+      c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, native_device()),
                    nullptr, /*resizable=*/false),
       C10_AS_INTARRAYREF_SLOW_ALLOC(tensor.sym_sizes()),
       C10_AS_INTARRAYREF_SLOW_ALLOC(tensor.sym_strides()), 0, tensor.scalar_type());
@@ -75,8 +92,12 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
   if (mask && mask->defined()) {
     native_mask = phantom(*mask);
   }
-  return at::_fused_sdp_choice(phantom(query), phantom(key), phantom(value), native_mask, dropout_p,
-                               is_causal, scale, enable_gqa);
+  const int64_t choice =
+      at::_fused_sdp_choice(phantom(query), phantom(key), phantom(value), native_mask, dropout_p,
+                            is_causal, scale, enable_gqa);
+  // A GPU's flash attention and cuDNN's give integers beside tensors, which cannot be recorded.
+  const bool records = native_is_cpu() || choice == static_cast<int64_t>(sdp::SDPBackend::math);
+  return records ? choice : static_cast<int64_t>(sdp::SDPBackend::efficient_attention);
 }
 
 // Compositions: autograd goes through their parts.

@@ -3,7 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/_local_scalar_dense.h>
 #include <c10/util/strides.h>
 #include <torch/library.h>
 
@@ -40,28 +40,29 @@ bool is_untouched(const at::Tensor& tensor) {
          tensor.nbytes() == storage.nbytes;
 }
 
-// Gives an untouched tensor its content.
-void fill_untouched(const at::Tensor& tensor, const at::Tensor& host) {
+// Gives an untouched tensor its content. `non_blocking` as of Tensor.copy_.
+void fill_untouched(const at::Tensor& tensor, const at::Tensor& host, bool non_blocking) {
   DeviceStorage& storage = device_storage(tensor);
   at::Tensor native = native_over(tensor);
   {
     ReplayScope scope;
-    native.copy_(host);
+    native.copy_(host, non_blocking);
   }
   storage.state = StorageState::written;
 }
 
-// The host may change its tensor as soon as the copy returns, so its content is taken now.
-void copy_from_host(const at::Tensor& self, const at::Tensor& host) {
+// From a tensor of the CPU, or of the native device. The program may change it as soon as the copy
+// returns, so its content is taken now.
+void copy_from_native(const at::Tensor& self, const at::Tensor& host, bool non_blocking) {
   if (is_untouched(self)) {
-    fill_untouched(self, host);
+    fill_untouched(self, host, non_blocking);
     return;
   }
   const at::DimVector strides = host.is_non_overlapping_and_dense()
                                     ? at::DimVector(host.strides())
                                     : c10::contiguous_strides(host.sizes());
   at::Tensor snapshot = make_device_tensor(host.sizes(), strides, host.scalar_type());
-  fill_untouched(snapshot, host);
+  fill_untouched(snapshot, host, non_blocking);
   Recorder::instance().count_host_bytes(snapshot.nbytes());
   self.copy_(snapshot);
 }
@@ -105,14 +106,16 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
     return self.zero_();
   }
   if (!on_shark(src)) {
-    TORCH_CHECK(src.device().type() == kNative,
+    TORCH_CHECK(src.is_cpu() || src.device() == native_device(),
                 "[shark] expected a copy from the CPU or the shark "
                 "device, got a source on ",
                 src.device());
     check_copy(self, src);
-    copy_from_host(self, src);
+    copy_from_native(self, src, non_blocking);
   } else if (!on_shark(self)) {
-    self.copy_(read_native(src), non_blocking);
+    const at::Tensor native = read_native(src);
+    const NativeStreamScope stream;
+    self.copy_(native, non_blocking);
   } else {
     check_copy(self, src);
     copy_within(self, src);
@@ -131,7 +134,9 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
-  return at::native::_local_scalar_dense_cpu(read_native(self));
+  const at::Tensor native = read_native(self);
+  const NativeStreamScope stream;
+  return at::_local_scalar_dense(native);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

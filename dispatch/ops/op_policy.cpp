@@ -67,6 +67,7 @@ const std::vector<OpPolicy>& table() {
       {.name = "aten::_lazy_clone", .dispatch = decompose},
       {.name = "aten::_foreach_*",
        .dispatch = decompose,
+       .only_on_cpu = true,
        .why = "the CPU's kernels are loops too; one by one, equal tensors share a region"},
       // Without a generator the CPU would draw from its own; their parts take ours.
       {.name = "aten::rand.out", .dispatch = decompose, .why = "takes no generator"},

@@ -23,6 +23,8 @@ struct OpPolicy {
   bool cpu_operands = false;
   // Boolean indices decide the result's size by how many of them are set; other indices do not.
   bool size_from_masks = false;
+  // What `dispatch` says holds where the native device is the CPU; elsewhere the operator records.
+  bool only_on_cpu = false;
   // Integer arguments are mere values (a seed) and no part of a window's signature.
   bool value_ints = false;
   const char* why = "";

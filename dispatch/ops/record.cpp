@@ -38,11 +38,11 @@ at::Tensor place_operand(const OpInfo& op, size_t index, const at::Tensor& tenso
     return tensor;
   }
   const OpInfo::Arg& arg = op.args[index];
-  const bool on_native = tensor.device().type() == kNative;
-  if (on_native && tensor.dim() == 0 && !arg.written) {
+  const bool readable = tensor.is_cpu() && !arg.written;
+  if (readable && tensor.dim() == 0) {
     return tensor;
   }
-  if (on_native && op.policy.cpu_operands && !arg.written) {
+  if (readable && op.policy.cpu_operands) {
     return tensor.to(c10::Device(kShark, 0));
   }
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but got ",
@@ -90,7 +90,7 @@ void place_arguments(const OpInfo& op, Stack& args) {
         break;
       case ArgKind::device:
         if (!args[i].isNone()) {
-          args[i] = c10::Device(kNative);
+          args[i] = native_device();
         }
         break;
       case ArgKind::other:

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "dispatch/device/native_device.h"
 #include "dispatch/device/storage.h"
 
 namespace torch_shark {
@@ -66,8 +67,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 bool takes_onednn(const at::Tensor& input, at::TensorList params, at::TensorList hx) {
   const auto on_shark = [](const at::Tensor& each) { return each.device().type() == kShark; };
-  if (!at::globalContext().userEnabledMkldnn() || input.sym_numel() == 0 || !on_shark(input) ||
-      !std::all_of(params.begin(), params.end(), on_shark) ||
+  if (!native_is_cpu() || !at::globalContext().userEnabledMkldnn() || input.sym_numel() == 0 ||
+      !on_shark(input) || !std::all_of(params.begin(), params.end(), on_shark) ||
       !std::all_of(hx.begin(), hx.end(), on_shark)) {
     return false;
   }

@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "dispatch/device/native_device.h"
 #include "dispatch/ops/record.h"
 
 namespace torch_shark {
@@ -35,7 +36,7 @@ bool is_view(const c10::FunctionSchema& schema) {
 // then the decomposition would not give the native device's bits.
 bool decomposes(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+         !op.hasKernelForDispatchKey(native_key());
 }
 
 // Factories: they are built on `empty`, which is ours, and on operators that are recorded.
@@ -57,7 +58,8 @@ bool records(const c10::OperatorHandle& handle) {
   }
   const OpInfo& op = op_info(handle);
   const bool ours = op.policy.dispatch == OpPolicy::Dispatch::record ||
-                    op.policy.dispatch == OpPolicy::Dispatch::sync;
+                    op.policy.dispatch == OpPolicy::Dispatch::sync ||
+                    (op.policy.only_on_cpu && !native_is_cpu());
   return ours && !is_factory(op);
 }
 

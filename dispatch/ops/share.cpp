@@ -47,10 +47,10 @@ at::Tensor lend_to_native(const at::Tensor& tensor) {
   c10::Storage memory = native.storage();
   void* data = memory.mutable_data();
   const size_t nbytes = memory.nbytes();
-  c10::Storage lent(c10::Storage::use_byte_size_t(), nbytes,
-                    c10::DataPtr(data, new Loan{std::move(memory), tensor.storage()}, &end_loan,
-                                 c10::Device(kNative)),
-                    /*allocator=*/nullptr, /*resizable=*/false);
+  c10::Storage lent(
+      c10::Storage::use_byte_size_t(), nbytes,
+      c10::DataPtr(data, new Loan{std::move(memory), tensor.storage()}, &end_loan, native_device()),
+      /*allocator=*/nullptr, /*resizable=*/false);
   at::Tensor result = native_tensor(std::move(lent), native.sizes(), native.strides(),
                                     native.storage_offset(), native.scalar_type());
   result._set_conj(native.is_conj());
@@ -59,8 +59,9 @@ at::Tensor lend_to_native(const at::Tensor& tensor) {
 }
 
 at::Tensor borrow_from_native(const at::Tensor& native) {
-  TORCH_CHECK(native.device().type() == kNative && native.layout() == at::kStrided,
-              "[shark] expected a strided tensor on ", kNative, ", got one on ", native.device());
+  TORCH_CHECK(native.device() == native_device() && native.layout() == at::kStrided,
+              "[shark] expected a strided tensor on ", native_device(), ", got one on ",
+              native.device());
   TORCH_CHECK(!native.is_conj() && !native.is_neg(),
               "[shark] expected a tensor without the conjugate or the negative bit");
   at::Tensor tensor = make_device_tensor(native.sizes(), native.strides(), native.scalar_type());
@@ -74,7 +75,7 @@ at::Tensor borrow_from_native(const at::Tensor& native) {
         c10::DataPtr(
             static_cast<char*>(native.storage().mutable_data()) + skipped,
             new c10::Storage(native.storage()),
-            [](void* whole) { delete static_cast<c10::Storage*>(whole); }, c10::Device(kNative)),
+            [](void* whole) { delete static_cast<c10::Storage*>(whole); }, native_device()),
         /*allocator=*/nullptr, /*resizable=*/false);
   }
   storage.buffer = c10::make_intrusive<BorrowedBuffer>(std::move(memory));

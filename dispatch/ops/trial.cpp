@@ -106,14 +106,14 @@ class Zeros {
   at::Tensor like(const at::Tensor& tensor) {
     if (!aliasing_) {
       const Geometry geometry = few_ ? few_of(tensor) : all_of(tensor);
-      const auto options = at::TensorOptions(kNative).dtype(geometry.dtype);
+      const auto options = at::TensorOptions(native_device()).dtype(geometry.dtype);
       return at::empty_strided(geometry.sizes, geometry.strides, options).zero_();
     }
     const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     at::Tensor& bytes = storages_[storage];
     if (!bytes.defined()) {
       bytes = at::zeros({static_cast<int64_t>(storage->nbytes())},
-                        at::TensorOptions(kNative).dtype(at::kByte));
+                        at::TensorOptions(native_device()).dtype(at::kByte));
     }
     return native_tensor(bytes.storage(), tensor.sizes(), tensor.strides(), tensor.storage_offset(),
                          tensor.scalar_type());
@@ -150,7 +150,7 @@ bool succeeds(const OpInfo& op, const torch::jit::Stack& args) {
     stack.push_back(zeros.like(value));
   }
   try {
-    op.handle.redispatchBoxed(c10::DispatchKeySet(kNativeKey), &stack);
+    op.handle.redispatchBoxed(c10::DispatchKeySet(native_key()), &stack);
     return true;
   } catch (const c10::Error&) {
     return false;

@@ -1,5 +1,7 @@
 #include "dispatch/window/recorder.h"
 
+#include <algorithm>
+
 #include "dispatch/config.h"
 #include "dispatch/device/process.h"
 #include "dispatch/exec/executor.h"
@@ -8,6 +10,8 @@
 
 namespace torch_shark {
 namespace {
+
+constexpr size_t kOperandsOfAnOperator = 16;
 
 // Identifies an operator and the shapes it works on, for the content-defined cut.
 uint64_t fingerprint(const Entry& entry) {
@@ -126,7 +130,9 @@ void Recorder::count_host_bytes(size_t nbytes) {
 
 bool Recorder::is_due(const Entry& entry) {
   const Config& limits = config();
-  const size_t operators = window_->entries.size();
+  // Handing over many tensors takes about as long as so many operators.
+  operands_ += entry.operands.size() + entry.results.size();
+  const size_t operators = std::max(window_->entries.size(), operands_ / kOperandsOfAnOperator);
   const bool too_many = operators >= limits.window_operators;
   const bool reached = too_many || pending_bytes_ >= limits.pending_bytes ||
                        pending_host_bytes_ >= limits.pending_host_bytes;
@@ -140,7 +146,8 @@ bool Recorder::is_due(const Entry& entry) {
 // the old `x` goes only when the new one is there.
 void Recorder::cut_if_due() {
   if (due_) {
-    const bool too_many = window_->entries.size() >= config().window_operators;
+    const bool too_many = pending_bytes_ < config().pending_bytes &&
+                          pending_host_bytes_ < config().pending_host_bytes;
     submit(too_many ? FlushReason::operators : FlushReason::memory, /*wake=*/true);
   }
 }
@@ -161,6 +168,7 @@ void Recorder::submit(FlushReason reason, bool wake) {
   ++serial_;
   cut_.restart();
   due_ = false;
+  operands_ = 0;
   pending_bytes_ = 0;
   pending_host_bytes_ = 0;
 }

@@ -41,7 +41,7 @@ class Recorder {
   void synchronize(FlushReason reason = FlushReason::sync);
   // synchronize(), then runs `work` on this thread while nothing else can run.
   void run_exclusive(FlushReason reason, const std::function<void()>& work);
-  // Whether all work recorded so far is done; sends it off if it was not.
+  // Whether all work recorded so far has been run; sends it off if it was not.
   bool query();
   void mark(std::shared_ptr<EventMark> mark);
 
@@ -59,7 +59,8 @@ class Recorder {
   std::unique_ptr<Window> window_;
   uint64_t serial_ = 1;
   ContentCut cut_;
-  bool due_ = false;  // the window ends before the next operator
+  bool due_ = false;     // the window ends before the next operator
+  size_t operands_ = 0;  // of all operators of the window
   size_t pending_bytes_ = 0;
   size_t pending_host_bytes_ = 0;
 };

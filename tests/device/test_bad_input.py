@@ -4,6 +4,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from torch_shark import config
+from torch_shark.errors import ConfigError, TargetAbsentError
+
 
 def zeros(d, *shape, dtype=torch.float32):
     return torch.zeros(*shape, dtype=dtype, device=d)
@@ -163,7 +166,10 @@ def test_training_survives_a_late_error(policy):
 
 
 IMPORT_FAULTS = {
-    "TORCH_SHARK_TARGET": ("nonsense", "expected TORCH_SHARK_TARGET to be a known target (cpu)"),
+    "TORCH_SHARK_TARGET": (
+        "nonsense",
+        "expected TORCH_SHARK_TARGET to be a known target (auto,",
+    ),
     "TORCH_SHARK_POLICY": ("fast", "expected TORCH_SHARK_POLICY to be 'auto', 'iree' or 'native'"),
 }
 USE = "import torch; print((torch.ones(3, device='shark') + 1).tolist())"
@@ -177,6 +183,21 @@ def test_wrong_setting_is_told_in_one_sentence(python, variable):
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()
     assert any(said in line and f"got {value!r}" in line for line in last), done.stderr
+
+
+@pytest.mark.skipif(torch.cuda.device_count() > 0, reason="there is a CUDA device")
+def test_target_that_is_not_there_is_told_with_the_reason(python):
+    done = python(USE, TORCH_SHARK_TARGET="cuda")
+    assert done.returncode == 1
+    assert "[shark] target 'cuda' is not there: " in done.stderr
+    assert python(USE, TORCH_SHARK_TARGET="auto").stdout == RESULT
+
+
+def test_target_of_a_running_process_stays():
+    with pytest.raises((ConfigError, TargetAbsentError)), config.scope(target="cuda"):
+        pass
+    assert config.target == "cpu"
+    assert (torch.ones(3, device="shark") + 1).tolist() == [2, 2, 2]
 
 
 def test_cache_folder_that_cannot_be_written_costs_nothing_but_the_cache(python, tmp_path):

@@ -9,7 +9,6 @@ import iree.runtime as rt
 import torch
 
 from torch_shark import compiler
-from torch_shark.config import config
 from torch_shark.export.transfer import to_device, to_host
 from torch_shark.kernels.kernel import Kernel, KernelError, find_kernel
 from torch_shark.lowering.elements import ELEMENTS
@@ -55,7 +54,7 @@ class CpuKernel:
 class _Body:
     def __init__(self, kernel: Kernel) -> None:
         self._dtypes = [_DTYPES[result.element] for result in kernel.results]
-        self._device = get_device(get_target(config.target).driver)
+        self._device = get_device(get_target("cpu").driver)
         self._context, module = self._device.load(compiler.compile_kernel(kernel))
         self._function = module.lookup_function(kernel.function)
         close_at_exit(self)
