@@ -90,7 +90,7 @@ test-cuda: $(INSTALL_STAMP)
 	$(BIN)/python -m pytest tests/cuda
 
 bench-cuda: $(INSTALL_STAMP)
-	$(BIN)/python benchmarks/cuda.py
+	$(BIN)/python benchmarks/native_cuda.py
 
 bench-dispatch: $(INSTALL_STAMP)
 	OMP_WAIT_POLICY=passive $(BIN)/python benchmarks/dispatch.py

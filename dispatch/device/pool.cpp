@@ -173,6 +173,7 @@ char* CpuPool::fetch_run(size_t size_class, std::vector<char*>& vacant, size_t n
   if (!vacant.empty()) {
     run = vacant.back();
     vacant.pop_back();
+    slack_ = std::min(slack_ + run_bytes, kMostSlackBytes);
   } else {
     const size_t alignment = run_bytes >= kHugePageBytes ? kHugePageBytes : kGranuleBytes;
     const size_t offset = round_up(static_cast<size_t>(cursor_ - base_), alignment);
@@ -191,7 +192,7 @@ char* CpuPool::fetch_run(size_t size_class, std::vector<char*>& vacant, size_t n
 void CpuPool::make_room(size_t size_class) {
   const size_t bytes = class_bytes(size_class);
   const size_t mark = std::max(high_water_, stats_.live + bytes);
-  const size_t limit = mark + mark / 64 + kSlackBytes;
+  const size_t limit = mark + mark / 64 + slack_;
   const auto fits = [&] { return stats_.reserved + bytes <= limit; };
   while (!fits() && release_largest()) {
   }
@@ -254,6 +255,7 @@ void CpuPool::empty_cache() {
   const std::lock_guard lock(mutex_);
   release_all();
   high_water_ = stats_.live;
+  slack_ = kSlackBytes;
 }
 
 CpuPoolStats CpuPool::stats() const {

@@ -5,8 +5,10 @@
 // than it would without the pool:
 //
 //   high-water rule: reserved (live and cached) bytes stay at or below the highest value that live
-//   bytes ever had, plus kSlackBytes and 1/64. Before a block is fetched from the system, cached
-//   blocks are given back, largest first, until it fits.
+//   bytes ever had, plus a slack and 1/64. Before a block is fetched from the system, cached blocks
+//   are given back, largest first, until it fits. The slack begins with kSlackBytes and grows by
+//   each block that is fetched again after it was given back, up to kMostSlackBytes: a small
+//   model's activations, of many sizes and few alive at a time, come to fit into it.
 //
 // All blocks lie in one reserved range of addresses, so `owns` is two comparisons. The range is cut
 // into granules. A block of more than kMaxSmallBytes is a run of granules of its own, given back to
@@ -46,6 +48,7 @@ class CpuPool {
   static constexpr size_t kGranuleBytes = size_t{64} << 10;
   static constexpr size_t kMaxSmallBytes = size_t{32} << 10;
   static constexpr size_t kSlackBytes = size_t{1} << 20;
+  static constexpr size_t kMostSlackBytes = size_t{64} << 20;
   static constexpr size_t kTrimBytes = size_t{64} << 20;
 
   // Reserves `address_bytes` of addresses, and no memory. Where the system refuses (a limit on
@@ -67,7 +70,7 @@ class CpuPool {
     return byte >= base_ && byte < end_;
   }
 
-  // Gives all cached blocks back to the system and forgets the high-water mark.
+  // Gives all cached blocks back to the system and forgets the high-water mark and the slack.
   void empty_cache();
   CpuPoolStats stats() const;
   void reset_peak_stats();
@@ -120,6 +123,7 @@ class CpuPool {
   std::array<SizeClass, kClasses> classes_;
   std::vector<char*> vacant_slabs_;
   size_t high_water_ = 0;
+  size_t slack_ = kSlackBytes;
   size_t next_trim_ = kTrimBytes;  // reserved bytes; only ever rises, so trims are few
   CpuPoolStats stats_;
 };
