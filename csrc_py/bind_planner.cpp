@@ -236,15 +236,18 @@ std::shared_ptr<const Plan> to_plan(const py::handle& steps) {
       plan->steps.emplace_back(NativeStep{step.attr("entry").cast<uint32_t>()});
     } else {
       plan->steps.emplace_back(to_region(step));
-      plan->choice = std::make_shared<Choice>(2);
     }
   }
   return plan;
 }
 
-// A choice that tells a Python function what was decided, and the microseconds of each way.
+// A choice that tells a Python function, or nobody, what was decided, and the microseconds of each
+// way.
 std::shared_ptr<Choice> make_choice(size_t ways, py::object on_decided) {
   auto choice = std::make_shared<Choice>(ways);
+  if (on_decided.is_none()) {
+    return choice;
+  }
   choice->on_decided = [callable = keep(std::move(on_decided))](
                            size_t way, const std::vector<Choice::Duration>& least) {
     std::vector<double> microseconds;
@@ -265,8 +268,9 @@ class PyCompiler final : public Compiler {
     return with_python([&] { return to_plan(py::handle(plan_.get())(to_record(window))); });
   }
 
-  void request(const Window& window, const Hash128& key) override {
-    with_python([&] { py::handle(request_.get())(to_record(window), key); });
+  void request(const Window& window, const Hash128& key, Width width) override {
+    const bool wide = width == Width::wide;
+    with_python([&] { py::handle(request_.get())(to_record(window), key, wide); });
   }
 
  private:
@@ -283,7 +287,7 @@ void init_planner(py::module_& m) {
       .def_property("imported", &PyBuffer::imported, &PyBuffer::set_imported);
   py::class_<Hash128>(m, "Signature");
   py::class_<Choice, std::shared_ptr<Choice>>(m, "Choice")
-      .def(py::init(&make_choice), py::arg("ways"), py::arg("on_decided"));
+      .def(py::init(&make_choice), py::arg("ways"), py::arg("on_decided") = py::none());
   m.def(
       "set_planner",
       [](const py::object& plan, const py::object& request) {
@@ -291,13 +295,13 @@ void init_planner(py::module_& m) {
       },
       py::arg("plan"), py::arg("request"),
       "Install the functions that make the steps of a WindowRecord, and that begin to make them "
-      "for a Signature.");
+      "for a Signature, narrow or wide.");
   m.def(
       "install_plan",
-      [](const Hash128& signature, const py::object& steps) {
-        install_plan(signature, to_plan(steps));
+      [](const Hash128& signature, const py::object& steps, std::shared_ptr<Choice> choice) {
+        install_plan(signature, to_plan(steps), std::move(choice));
       },
-      py::arg("signature"), py::arg("steps"));
+      py::arg("signature"), py::arg("steps"), py::arg("choice"));
   m.def("remove_planner", [] { set_compiler(nullptr); });
 }
 

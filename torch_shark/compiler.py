@@ -130,17 +130,28 @@ def plan(record: WindowRecord) -> list[Step]:
     return answer.result()
 
 
-def request(record: WindowRecord, signature: _C.Signature) -> None:
+def request(record: WindowRecord, signature: _C.Signature, wide: bool) -> None:
     """Begin to plan a window; the core is handed the steps when they are there.
+
+    A window is asked for first as it is, then, if it goes on running, wide: with matrix products in
+    its regions, which are to prove themselves.
 
     A window that waits for the compiler keeps no other waiting. One that cannot be planned stays
     native; that is told once, for it is a fault of ours.
     """
+    from torch_shark.plan import NativeStep
+
     work, settings = _work("auto"), Settings.now()
 
     def planning() -> Waiting[None]:
-        steps = yield from _planner(settings).planning(record)
-        _C.install_plan(signature, steps)
+        if wide:
+            widened = yield from _planner(settings).widening(record)
+            if widened is not None:
+                _C.install_plan(signature, *widened)
+        else:
+            steps = yield from _planner(settings).planning(record)
+            compiled = not all(isinstance(step, NativeStep) for step in steps)
+            _C.install_plan(signature, steps, _C.Choice(2) if compiled else None)
 
     def advance() -> None:
         try:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from torch_shark import worth
 from torch_shark._C import Choice
-from torch_shark.decisions import NATIVE, Decisions, way_of
+from torch_shark.decisions import NATIVE, WIDE, Decisions, way_of
 from torch_shark.lowering.partition import Placed
 from torch_shark.lowering.region import Region, RegionPlan
+from torch_shark.record import WindowRecord
 from torch_shark.store import ByteStore
 from torch_shark.targets import Target
 
@@ -36,15 +37,22 @@ class Measured:
         """What a region is compiled for of which nothing is known."""
         return self._candidates
 
-    def is_native(self, operator: str) -> bool:
+    def is_native(self, operator: str, wide: bool) -> bool:
         """Tell whether an operator runs natively without further ado."""
-        return worth.belongs_to_vendor(operator)
+        return worth.belongs_to_vendor(operator, wide)
+
+    def widens(self, record: WindowRecord, digest: bytes) -> bool | None:
+        """Tell whether a window is to be planned wide; None if that is to be measured."""
+        if not worth.can_widen(record):
+            return False
+        decided = self.decisions.find_window(digest)
+        return None if decided is None else decided == WIDE
 
     def runs_natively(self, plan: RegionPlan, placed: Placed) -> bool:
         """Tell whether a region was found to be faster natively, or cannot gain."""
         if plan.digest not in self._ways:
             if worth.can_gain(plan, placed):
-                self._ways[plan.digest] = self.decisions.find(plan.digest)
+                self._ways[plan.digest] = self.decisions.find_region(plan.digest)
             else:
                 self._ways[plan.digest] = NATIVE
         return self._ways[plan.digest] == NATIVE
@@ -58,4 +66,8 @@ class Measured:
         """Return what chooses between native replay and what was compiled; None if it is known."""
         if self._ways.get(plan.digest) is not None:
             return None
-        return self.decisions.choice(plan.digest, region.operators(), compiled)
+        return self.decisions.choose_for_region(plan.digest, region.operators(), compiled)
+
+    def window_choice(self, record: WindowRecord, digest: bytes) -> Choice:
+        """Return what chooses among native replay, the narrow plan and the wide one of a window."""
+        return self.decisions.choose_for_window(digest, len(record.entries))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -50,8 +50,14 @@ class Measure(Protocol):
     def told(self) -> Sequence[str]:
         """A sentence for each decision so far."""
 
-    def is_native(self, operator: str) -> bool:
-        """Tell whether an operator runs natively without further ado."""
+    def is_native(self, operator: str, wide: bool) -> bool:
+        """Tell whether an operator runs natively without further ado, in a wide plan or another."""
+
+    def widens(self, record: WindowRecord, digest: bytes) -> bool | None:
+        """Tell whether a window is to be planned wide; None if that is to be measured."""
+
+    def window_choice(self, record: WindowRecord, digest: bytes) -> Choice:
+        """Return what chooses among native replay, the narrow plan and the wide one of a window."""
 
     @property
     def targets(self) -> Sequence[Target]:
@@ -150,16 +156,39 @@ class Planner:
     def planning(self, record: WindowRecord) -> Waiting[list[Step]]:
         """Make the steps of a window; others may be made while this waits for the compiler."""
         self.stats.plans += 1
+        window = self._lay_out(record)
+        wide = self._measure is not None and self._measure.widens(record, _name(window)) is True
+        return (yield from self._plan(window, wide))
+
+    def widening(self, record: WindowRecord) -> Waiting[tuple[list[Step], Choice] | None]:
+        """Make other steps of a window: with products in regions.
+
+        Returns the steps, and what chooses among native replay, those of `planning`, and these;
+        None if there is nothing to choose.
+        """
+        window = self._lay_out(record)
+        if self._measure is None or self._measure.widens(record, _name(window)) is not None:
+            return None
+        steps = yield from self._plan(window, wide=True)
+        if all(isinstance(step, NativeStep) for step in steps):
+            return None
+        return steps, self._measure.window_choice(record, _name(window))
+
+    def _lay_out(self, record: WindowRecord) -> Placed:
+        """A window with what is known of its entries, none of them native yet."""
         found = [self._kinds.find(entry, record.storages) for entry in record.entries]
         kinds = [kind for kind, _ in found]
         numbers = [local for _, local in found]
-        live = find_live(record, kinds, numbers)
+        native = [False] * len(kinds)
+        return Placed(record, kinds, numbers, native, find_live(record, kinds, numbers))
+
+    def _plan(self, window: Placed, wide: bool) -> Waiting[list[Step]]:
         while True:
             native = [
-                self._native_reason(record, e, kinds[e]) is not None for e in range(len(kinds))
+                self._native_reason(window.record, e, kind, wide) is not None
+                for e, kind in enumerate(window.kinds)
             ]
-            placed = Placed(record, kinds, numbers, native, live)
-            steps = yield from self._steps(placed)
+            steps = yield from self._steps(replace(window, native=native))
             if steps is not None:
                 return steps
 
@@ -171,12 +200,14 @@ class Planner:
     def native_reasons(self, record: WindowRecord) -> list[str | None]:
         """Return for each entry why it runs natively, or None where it is compiled."""
         kinds = [self._kinds.find(entry, record.storages)[0] for entry in record.entries]
-        return [self._native_reason(record, e, kind) for e, kind in enumerate(kinds)]
+        return [self._native_reason(record, e, kind, False) for e, kind in enumerate(kinds)]
 
-    def _native_reason(self, record: WindowRecord, entry: int, kind: EntryKind) -> str | None:
+    def _native_reason(
+        self, record: WindowRecord, entry: int, kind: EntryKind, wide: bool
+    ) -> str | None:
         if kind.native is not None:
             return kind.native
-        if self._measure is not None and self._measure.is_native(record.entries[entry].op):
+        if self._measure is not None and self._measure.is_native(record.entries[entry].op, wide):
             return "the native kernel is faster"
         return self._unsupported.get(kind.digest)
 
@@ -425,6 +456,12 @@ class Planner:
 
     def _key(self, what: str, digest: bytes, target: Target) -> KeyParts:
         return [(what, digest.hex()), *environment(target)]
+
+
+def _name(window: Placed) -> bytes:
+    """A window's name: the digest of the region that all that has to run would be."""
+    entries = tuple(e for e, live in enumerate(window.live) if live)
+    return place_region(entries, window, find_uses(window)).digest
 
 
 def _region_step(plan: RegionPlan, placed: Placed, loaded: _Loaded) -> RegionStep:

@@ -34,6 +34,7 @@ class Choice {
   // A way that does not work.
   void drop(size_t way);
   bool is_decided() const { return decided_.has_value(); }
+  size_t ways() const { return ways_.size(); }
 
  private:
   struct Way {

@@ -83,14 +83,22 @@ struct RegionStep {
   std::string digest;  // names the region
 };
 
-// What a window's signature stands for: its steps, in an order that keeps every dependency. Entries
-// in no step need not run.
+// The steps of a window, in an order that keeps every dependency. Entries in no step need not run.
 struct Plan {
   std::vector<std::variant<NativeStep, RegionStep>> steps;
-  // Of native replay of the whole window (0) and the steps (1), once they have made their own;
-  // nullptr if nothing is compiled.
+};
+
+// What a window's signature stands for: its plans, the narrow one first.
+struct Ways {
+  std::vector<std::shared_ptr<const Plan>> plans;  // at least one
+  // Of native replay of the whole window (0) and the plans (from 1), once their regions have made
+  // their own; nullptr if nothing is compiled, or there is nothing to choose.
   std::shared_ptr<Choice> choice;
 };
+
+// Which operators a plan's regions may hold: those of a wide one, matrix products and what goes
+// with them too.
+enum class Width { narrow, wide };
 
 // Thrown by the Python side where the program is interrupted in it. The program hears of that when
 // the call that waits returns; the operators run natively meanwhile.
@@ -105,7 +113,7 @@ class Compiler {
   // Makes a plan while the caller waits.
   virtual std::shared_ptr<const Plan> plan(const Window& window) = 0;
   // Begins to make a plan; it is handed to `install_plan` when it is there, if ever.
-  virtual void request(const Window& window, const Hash128& key) = 0;
+  virtual void request(const Window& window, const Hash128& key, Width width) = 0;
 };
 
 // 128-bit name of a window: operators, arguments, storages by number, geometry, which storages were

@@ -17,17 +17,19 @@ std::shared_ptr<const Plan> find_plan(const Window& window);
 // A window under the policy auto.
 struct Tried {
   Hash128 key;
-  std::shared_ptr<const Plan> plan;  // nullptr while there is none: the window runs natively
+  std::shared_ptr<const Ways> ways;  // nullptr while there is no plan: the window runs natively
 };
 
-// The plan for a window if there is one. If not, one is requested as soon as the window has come
-// often enough, and has taken enough time, for a compiler to be worth its while.
-Tried look_for_plan(const Window& window);
+// The plans for a window if there are some. Each is requested as soon as the window has taken
+// enough time for a compiler to be worth its while.
+Tried look_for_plans(const Window& window);
 
-// How long a window without a plan took to run.
-void note_native_run(const Hash128& key, std::chrono::nanoseconds duration);
+// How long a window took to run.
+void note_run(const Hash128& key, std::chrono::nanoseconds duration);
 
-// Makes a plan that was requested the one of its signature.
-void install_plan(const Hash128& key, std::shared_ptr<const Plan> plan);
+// Adds a plan that was requested to those of its signature, with the choice that then holds. One
+// that comes when the plans before it are forgotten is forgotten too.
+void install_plan(const Hash128& key, std::shared_ptr<const Plan> plan,
+                  std::shared_ptr<Choice> choice);
 
 }  // namespace torch_shark

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <unordered_map>
 #include <utility>
@@ -22,10 +23,11 @@
 namespace torch_shark {
 namespace {
 
-// Ways of a region: native replay, then its candidates. Ways of a plan: native replay, its steps.
+// Ways of a region: native replay, then its candidates. Ways of a window: native replay, then its
+// plans.
 constexpr size_t kNative = 0;
 constexpr size_t kFirstCandidate = 1;
-constexpr size_t kSteps = 1;
+constexpr size_t kFirstPlan = 1;
 
 // Results in fresh memory that may wait for the end of the runs that make them.
 constexpr size_t kMostFreshBytes = size_t{32} << 20;
@@ -58,7 +60,7 @@ class WindowRun {
       const std::shared_ptr<const Plan> plan = made([this] { return find_plan(window_); });
       plan ? run_steps(*plan) : run_natively();
     } else {
-      run_the_faster(made([this] { return look_for_plan(window_); }));
+      run_the_fastest(made([this] { return look_for_plans(window_); }));
     }
     return error_;
   }
@@ -80,21 +82,34 @@ class WindowRun {
     return {};
   }
 
-  void run_the_faster(const Tried& tried) {
+  void run_the_fastest(const Tried& tried) {
     const auto start = Clock::now();
-    if (!tried.plan) {
+    if (!tried.ways) {
       run_natively();
-      note_native_run(tried.key, Clock::now() - start);
+      note_run(tried.key, Clock::now() - start);
       return;
     }
-    const std::shared_ptr<Choice>& choice = tried.plan->choice;
-    const bool takes_turns =
-        choice && is_settled(*tried.plan) && !config().verify.load(std::memory_order_relaxed);
-    const size_t way = takes_turns ? choice->next() : kSteps;
-    way == kSteps ? run_steps(*tried.plan) : run_natively();
-    if (takes_turns && !error_) {
-      choice->add(way, Clock::now() - start);
+    const auto& [plans, choice] = *tried.ways;
+    const std::optional<size_t> given = given_way(*tried.ways);
+    const size_t way = given ? *given : choice->next();
+    way == kNative ? run_natively() : run_steps(*plans[way - kFirstPlan]);
+    const auto duration = Clock::now() - start;
+    if (!given && !error_) {
+      choice->add(way, duration);
     }
+    note_run(tried.key, duration);
+  }
+
+  // The way of a window that is not chosen: a plan whose regions still choose, or the only one.
+  static std::optional<size_t> given_way(const Ways& ways) {
+    const auto& plans = ways.plans;
+    if (!ways.choice || config().verify.load(std::memory_order_relaxed)) {
+      return kFirstPlan + plans.size() - 1;
+    }
+    const auto found = std::find_if(plans.begin(), plans.end(),
+                                    [](const auto& plan) { return !is_settled(*plan); });
+    return found == plans.end() ? std::nullopt
+                                : std::optional(kFirstPlan + (found - plans.begin()));
   }
 
   static bool is_settled(const Plan& plan) {

@@ -215,11 +215,10 @@ class PlainCompiler final : public Compiler {
     for (uint32_t i = 0; i < window.entries.size(); ++i) {
       plan->steps.emplace_back(NativeStep{i});
     }
-    plan->choice = std::make_shared<Choice>(2);
     return plan;
   }
-  void request(const Window& window, const Hash128& key) override {
-    install_plan(key, plan(window));
+  void request(const Window& window, const Hash128& key, Width width) override {
+    install_plan(key, plan(window), std::make_shared<Choice>(width == Width::narrow ? 2 : 3));
   }
 };
 
