@@ -245,7 +245,8 @@ class Planner:
         return steps
 
     def _runs_natively(self, plan: RegionPlan, placed: Placed) -> bool:
-        if plan.digest in self._given_up:
+        # What gives nothing is there to raise; IREE would end it before runs that began earlier.
+        if plan.digest in self._given_up or not (plan.outputs or plan.parts):
             return True
         return self._measure is not None and self._measure.runs_natively(plan, placed)
 
