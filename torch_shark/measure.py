@@ -57,9 +57,11 @@ class Measured:
                 self._ways[plan.digest] = NATIVE
         return self._ways[plan.digest] == NATIVE
 
-    def candidates(self, plan: RegionPlan) -> Sequence[Target]:
-        """Return the candidate that was decided for, else all."""
+    def candidates(self, plan: RegionPlan, placed: Placed) -> Sequence[Target]:
+        """Return the candidate that was decided for, else all that may be the fastest."""
         decided = [c for c in self._candidates if way_of(c) == self._ways.get(plan.digest)]
+        if worth.has_product(plan, placed):  # the others cost much to compile and gain nothing
+            return decided or self._candidates[:1]
         return decided or self._candidates
 
     def choice(self, plan: RegionPlan, region: Region, compiled: Sequence[Target]) -> Choice | None:

@@ -66,7 +66,7 @@ class Measure(Protocol):
     def runs_natively(self, plan: RegionPlan, placed: Placed) -> bool:
         """Tell whether a region is known to run natively, or cannot gain."""
 
-    def candidates(self, plan: RegionPlan) -> Sequence[Target]:
+    def candidates(self, plan: RegionPlan, placed: Placed) -> Sequence[Target]:
         """Return what to compile a region for."""
 
     def choice(self, plan: RegionPlan, region: Region, compiled: Sequence[Target]) -> Choice | None:
@@ -183,12 +183,16 @@ class Planner:
         return Placed(record, kinds, numbers, native, find_live(record, kinds, numbers))
 
     def _plan(self, window: Placed, wide: bool) -> Waiting[list[Step]]:
+        products: list[bool] = []
+        if wide and self._measure is not None:
+            operators = [entry.op for entry in window.record.entries]
+            products = [self._measure.is_native(operator, False) for operator in operators]
         while True:
             native = [
                 self._native_reason(window.record, e, kind, wide) is not None
                 for e, kind in enumerate(window.kinds)
             ]
-            steps = yield from self._steps(replace(window, native=native))
+            steps = yield from self._steps(replace(window, native=native, products=products))
             if steps is not None:
                 return steps
 
@@ -259,9 +263,9 @@ class Planner:
     def _begin(self, plan: RegionPlan, placed: Placed) -> Future[Answer]:
         """The answer to come of a region, from the store or from the compiler."""
         if plan.digest not in self._compiling:
-            stored = self._stored("region", self._candidates(plan), plan.digest)
+            stored = self._stored("region", self._candidates(plan, placed), plan.digest)
             if stored is None:
-                answer = self._ask(plan, extract(plan, placed))
+                answer = self._ask(plan, placed)
             else:
                 self.stats.disk_hits += 1
                 answer = Future()
@@ -269,17 +273,18 @@ class Planner:
             self._compiling[plan.digest] = answer
         return self._compiling[plan.digest]
 
-    def _candidates(self, plan: RegionPlan) -> Sequence[Target]:
-        return (self._target,) if self._measure is None else self._measure.candidates(plan)
+    def _candidates(self, plan: RegionPlan, placed: Placed) -> Sequence[Target]:
+        return (self._target,) if self._measure is None else self._measure.candidates(plan, placed)
 
-    def _ask(self, plan: RegionPlan, region: Region) -> Future[Answer]:
+    def _ask(self, plan: RegionPlan, placed: Placed) -> Future[Answer]:
         """The compiler's answer to come: of the region, or of the one that stands for it."""
+        region = extract(plan, placed)
         if self._families is not None and plan.digest not in self._unlike:
             found = self._families.place(region)
             if found is not None:
                 self._sized[plan.digest] = found
                 return found[0].answer
-        candidates = self._candidates(plan)
+        candidates = self._candidates(plan, placed)
         if self._families is not None and not self._families.may_compile(region):
             refused: Future[Answer] = Future()
             reason = f"[shark] no more sizes are compiled of {region.operators()}"
@@ -334,7 +339,7 @@ class Planner:
 
     def _load_all(self, answer: Answer, plan: RegionPlan, placed: Placed) -> _Loaded | None:
         region = extract(plan, placed)
-        candidates = self._candidates(plan)
+        candidates = self._candidates(plan, placed)
         any_size, size = self._sized.get(plan.digest, (None, None))
         if any_size is None:
             artifacts = list(zip(candidates, answer.artifacts, strict=True))

@@ -63,12 +63,17 @@ def can_widen(record: WindowRecord) -> bool:
     return any(_is_product(entry) for entry in record.entries)
 
 
+def has_product(plan: RegionPlan, placed: Placed) -> bool:
+    """Tell whether a region of a window has a product."""
+    return any(_is_product(placed.record.entries[e]) for e in plan.entries)
+
+
 def can_gain(plan: RegionPlan, placed: Placed) -> bool:
     """Tell whether a region of a window can be faster than the native replay of its entries."""
     storages = placed.record.storages
     if any(find_kernel(placed.record.entries[e].op) is not None for e in plan.entries):
         return True  # its user has written it to be tried
-    if any(_is_product(placed.record.entries[e]) for e in plan.entries):
+    if has_product(plan, placed):
         return True  # bytes tell nothing of its time
     native = sum(_OPERATOR + _bytes(placed.record.entries[e]) / _BANDWIDTH for e in plan.entries)
     moved = sum(storages[s].nbytes for s in (*plan.inputs, *plan.outputs))

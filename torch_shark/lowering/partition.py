@@ -3,6 +3,9 @@
 Every entry gets a level: the highest level among the entries that it depends on, plus one at each
 crossing between native and compiled. A region is a connected component of compiled entries within
 a level, so it is convex, and no two regions wait for each other. Near linear time.
+
+Where a window's products are in regions, they connect all that there is. So what no product waits
+for has regions of its own: of an optimizer, one for each parameter, which cuts do not tear apart.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ class Placed:
         numbers: the window's storage numbers of each entry's kind.
         native: whether each entry runs natively.
         live: whether each entry has to run.
+        products: whether each entry is a product, or the like, that is compiled with what is around
+            it; empty if none is.
     """
 
     record: WindowRecord
@@ -37,6 +42,7 @@ class Placed:
     numbers: Sequence[tuple[int, ...]]
     native: Sequence[bool]
     live: Sequence[bool]
+    products: Sequence[bool] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +135,7 @@ def partition(placed: Placed) -> list[Group]:
                 if earlier is not None and not native[earlier]:
                     level = max(level, levels[earlier] + 1)
         levels[e] = level
-        for p in before:
-            edges.append((p, e))
-            if not is_native and not native[p] and levels[p] == level:
-                parents[root(p)] = root(e)
+        edges.extend((p, e) for p in before)
         for s in kind.reads:
             readers.setdefault(local[s], []).append(e)
         for s in kind.writes:
@@ -141,7 +144,20 @@ def partition(placed: Placed) -> list[Group]:
             readers[local[s]] = []
         for s in kind.parts:
             part_writer[local[s]] = e
+    awaited_by_product = _before_products(placed, edges)
+    for p, e in edges:
+        together = levels[p] == levels[e] and awaited_by_product[p] == awaited_by_product[e]
+        if together and not native[p] and not native[e]:
+            parents[root(p)] = root(e)
     return _in_order(_groups(placed, [root(e) for e in range(count)]), edges, count)
+
+
+def _before_products(placed: Placed, edges: list[tuple[int, int]]) -> list[bool]:
+    """Tells for each entry whether it is a product or one waits for it; edges by their ends."""
+    found = list(placed.products) or [False] * len(placed.kinds)
+    for p, e in reversed(edges):
+        found[p] |= found[e]
+    return found
 
 
 def _groups(placed: Placed, roots: list[int]) -> list[Group]:
