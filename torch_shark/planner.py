@@ -183,7 +183,7 @@ class Planner:
         return Placed(record, kinds, numbers, native, find_live(record, kinds, numbers))
 
     def _plan(self, window: Placed, wide: bool) -> Waiting[list[Step]]:
-        products: list[bool] = []
+        products: list[bool] = []  # and what else narrow regions have not
         if wide and self._measure is not None:
             operators = [entry.op for entry in window.record.entries]
             products = [self._measure.is_native(operator, False) for operator in operators]
