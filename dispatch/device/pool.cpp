@@ -173,7 +173,9 @@ char* CpuPool::fetch_run(size_t size_class, std::vector<char*>& vacant, size_t n
   if (!vacant.empty()) {
     run = vacant.back();
     vacant.pop_back();
-    slack_ = std::min(slack_ + run_bytes, kMostSlackBytes);
+    const size_t missed_bytes = std::min(run_bytes, evicted_);
+    evicted_ -= missed_bytes;
+    slack_ = std::min(slack_ + missed_bytes, kMostSlackBytes);
   } else {
     const size_t alignment = run_bytes >= kHugePageBytes ? kHugePageBytes : kGranuleBytes;
     const size_t offset = round_up(static_cast<size_t>(cursor_ - base_), alignment);
@@ -194,8 +196,10 @@ void CpuPool::make_room(size_t size_class) {
   const size_t mark = std::max(high_water_, stats_.live + bytes);
   const size_t limit = mark + mark / 64 + slack_;
   const auto fits = [&] { return stats_.reserved + bytes <= limit; };
+  const size_t reserved = stats_.reserved;
   while (!fits() && release_largest()) {
   }
+  evicted_ += reserved - stats_.reserved;
   // Looking through all small blocks pays for a large block only.
   if (!fits() && !is_small(size_class)) release_empty_slabs();
 }
@@ -256,6 +260,7 @@ void CpuPool::empty_cache() {
   release_all();
   high_water_ = stats_.live;
   slack_ = kSlackBytes;
+  evicted_ = 0;
 }
 
 CpuPoolStats CpuPool::stats() const {

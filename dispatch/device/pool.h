@@ -7,8 +7,8 @@
 //   high-water rule: reserved (live and cached) bytes stay at or below the highest value that live
 //   bytes ever had, plus a slack and 1/64. Before a block is fetched from the system, cached blocks
 //   are given back, largest first, until it fits. The slack begins with kSlackBytes and grows by
-//   each block that is fetched again after it was given back, up to kMostSlackBytes: a small
-//   model's activations, of many sizes and few alive at a time, come to fit into it.
+//   what is fetched again after it was given back so, up to kMostSlackBytes: a small model's
+//   activations, of many sizes and few alive at a time, come to fit into it.
 //
 // All blocks lie in one reserved range of addresses, so `owns` is two comparisons. The range is cut
 // into granules. A block of more than kMaxSmallBytes is a run of granules of its own, given back to
@@ -124,6 +124,7 @@ class CpuPool {
   std::vector<char*> vacant_slabs_;
   size_t high_water_ = 0;
   size_t slack_ = kSlackBytes;
+  size_t evicted_ = 0;             // given back to make room, and not fetched again since
   size_t next_trim_ = kTrimBytes;  // reserved bytes; only ever rises, so trims are few
   CpuPoolStats stats_;
 };
